@@ -107,14 +107,17 @@ def result_dict(result: OperationResult) -> dict[str, Any]:
     }
 
 
-def print_all(out: Console, found: Sequence[Progress]) -> None:
-    """A row for each."""
+def print_all(out: Console, found: Sequence[Progress], damaged: Sequence[str]) -> None:
+    """A row for each, and a line for each that can't be read."""
     from rich.text import Text
 
     from recovery.cli.tables import print_rows
 
+    for told in damaged:
+        out.print(told, style="red", markup=False, highlight=False)
     if not found:
-        out.print("none")
+        if not damaged:
+            out.print("none")
         return
     rows = [
         (

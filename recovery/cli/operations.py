@@ -164,11 +164,12 @@ def list_(
     from recovery.operations import progress
 
     resources = connect()
-    found = [progress(resources, operation) for operation in resources.store.operations.newest(limit)]
+    read = resources.store.operations.newest_with_damaged(limit)
+    found, damaged = [progress(resources, operation) for operation in read.records], [str(one) for one in read.damaged]
     if json:
-        print_json("operation list", {"operations": [as_dict(one) for one in found]})
+        print_json("operation list", {"operations": [as_dict(one) for one in found], "damaged": damaged})
     else:
-        print_all(console(), found)
+        print_all(console(), found, damaged)
 
 
 @group.command(cls=Command, help=paragraphs(SHOW))
@@ -208,7 +209,11 @@ def pause(number: Number, reason: ReasonOption = "", json: JsonOption = False) -
     from recovery import operations
     from recovery.cli.output import connect
 
-    _tell("pause", operations.pause(connect(), number, reason), json, watch=False)
+    paused = operations.pause(connect(), number, reason)
+    if paused is None:
+        _tell_damaged("pause", number, "paused", json)
+    else:
+        _tell("pause", paused, json, watch=False)
 
 
 @group.command(cls=Command, help=paragraphs(RESUME))
@@ -224,7 +229,11 @@ def cancel(number: Number, reason: Needed = "", json: JsonOption = False) -> Non
     from recovery import operations
     from recovery.cli.output import connect
 
-    _tell("cancel", operations.cancel(connect(), number, reason), json, watch=False)
+    cancelled = operations.cancel(connect(), number, reason)
+    if cancelled is None:
+        _tell_damaged("cancel", number, "cancelled", json)
+    else:
+        _tell("cancel", cancelled, json, watch=False)
 
 
 @group.command(cls=Command, help=paragraphs(RATE))
@@ -266,6 +275,17 @@ def report(
         write_file(resources, operation, states, to, limit)
     else:
         print_results(resources, operation, states, limit, json=json)
+
+
+def _tell_damaged(how: str, number: int, state: str, json: bool) -> None:
+    """Show the new state of an operation whose record can't be read."""
+    from recovery.cli.envelope import print_json
+    from recovery.cli.output import console
+
+    if json:
+        print_json(f"operation {how}", {"number": number, "state": state, "damaged": True})
+    else:
+        console().print(f"operation {number} is {state}; the rest of its record can't be read")
 
 
 def _tell(how: str, operation: Operation, json: bool, watch: bool) -> None:

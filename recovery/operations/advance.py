@@ -33,6 +33,8 @@ SHARED_BY = 8
 """So many workers share what there is, however little it is; or the last range would keep all waiting."""
 LEAST_PROCESSES, LEAST_RESULTS = 500, 250
 """Of a range that is planned or applied: fewer are done in less time than it takes to lease and commit a range."""
+MAX_AHEAD = 600.0
+"""Seconds. Ranges are leased for half a minute, and operations looked at each minute: what is further off is damage."""
 MAX_SUMS = 1000
 """By type, rule and actor, the largest first; the others are in the results."""
 
@@ -49,6 +51,8 @@ def advance(resources: Resources, operation: Operation) -> Operation | None:
             if operation.cuts is not None and not operation.ready:
                 resources.store.operation_ranges.insert(list(_ranges(operation)))
                 return _save(resources, operation.evolve(ready=True))
+            if operation.ready and _restored(resources, operation):
+                return operation
             done = operation.ready and not resources.store.operation_ranges.how_many_open(operation.id, operation.phase)
             if done and not operation.awaits_parquet:
                 return _end_phase(resources, operation)
@@ -57,6 +61,16 @@ def advance(resources: Resources, operation: Operation) -> Operation | None:
                 return _save(resources, operation.evolve(driven=None, spark=False))
     resources.store.operations.postpone(operation.id, LOOK_EVERY)
     return operation
+
+
+def _restored(resources: Resources, operation: Operation) -> bool:
+    """Put right what another program wrote into the ranges of a phase. Return whether there was anything: the phase has
+    not ended then."""
+    planned = _ranges(operation) if operation.cuts is not None else []
+    restored = resources.store.operation_ranges.restore(planned, MAX_AHEAD)
+    if restored:
+        log.warning("operation %d: %d ranges were missing or damaged; they are worked at again", operation.id, restored)
+    return restored > 0
 
 
 def totals_so_far(resources: Resources, operation: Operation) -> Totals:

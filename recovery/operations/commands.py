@@ -13,7 +13,7 @@ from typing import Any
 from recovery.engine import Resources
 from recovery.engine.operations.auditing import audited, origin
 from recovery.engine.operations.operator import reason_of, who
-from recovery.errors import InputError
+from recovery.errors import DamagedRecord, InputError
 from recovery.operations.advance import LOOK_EVERY, advance
 from recovery.operations.asked import Asked, checked_priority, checked_rate, no_priority
 from recovery.records import Operation, OperationState, Phase, given
@@ -22,6 +22,8 @@ from recovery.store.schema import KEPT_RESULTS
 
 KEPT = timedelta(seconds=KEPT_RESULTS) - timedelta(days=5)
 """For which a plan can be carried out: it takes some days, perhaps."""
+_CAN_BE_PAUSED = (OperationState.PLANNING, OperationState.RUNNING)
+_NOT_OVER = tuple(state for state in OperationState if state not in OVER)
 TRIES = 20
 """Somebody else may be first each time; a limiter is no version, and pages are none either."""
 
@@ -41,7 +43,13 @@ def start(resources: Resources, asked: Asked, why: str, *, by: str | None = None
 
 def find(resources: Resources, number: int) -> Operation:
     """The operation of this number. Raises InputError, which says which there are."""
-    found = resources.store.operations.get(number)
+    try:
+        found = resources.store.operations.get(number)
+    except DamagedRecord as damage:
+        raise InputError(
+            f"operation {number} can't be read: {damage}. Nobody works at it; correct it in MongoDB's collection "
+            f"`operations`, or end it by `recovery operation cancel {number} --reason ...`"
+        ) from None
     if found is None:
         newest = resources.store.operations.newest(1)
         there = f"the last one is {newest[0].id}" if newest else "there is none yet"
@@ -73,15 +81,18 @@ def apply(resources: Resources, number: int, why: str = "", *, by: str | None = 
         return changed
 
 
-def pause(resources: Resources, number: int, why: str = "", *, by: str | None = None) -> Operation:
-    """Let nothing more be done until it is resumed: pages that are under way are finished, within a second or two."""
+def pause(resources: Resources, number: int, why: str = "", *, by: str | None = None) -> Operation | None:
+    """Let nothing more be done until it is resumed: pages that are under way are finished, within a second or two.
+    Return None if its record can't be read; it is paused all the same."""
 
     def decide(operation: Operation) -> Operation:
-        if operation.state not in (OperationState.PLANNING, OperationState.RUNNING):
+        if operation.state not in _CAN_BE_PAUSED:
             raise InputError(f"operation {number} is {_told(operation)}; only one that is at work can be paused")
         return operation.evolve(state=OperationState.PAUSED, paused_at=None)
 
     with audited(resources, "operation pause", str(number), why, by=by, operation=number):
+        if resources.store.operations.end_damaged(number, OperationState.PAUSED, _CAN_BE_PAUSED):
+            return None
         return _change(resources, number, decide)
 
 
@@ -106,8 +117,9 @@ def resume(resources: Resources, number: int, why: str = "", *, by: str | None =
         return changed
 
 
-def cancel(resources: Resources, number: int, why: str, *, by: str | None = None) -> Operation:
-    """End it for good. What it did stays done; a page that is under way is finished."""
+def cancel(resources: Resources, number: int, why: str, *, by: str | None = None) -> Operation | None:
+    """End it for good. What it did stays done; a page that is under way is finished. Return None if its record can't
+    be read; it is cancelled all the same."""
     why = reason_of(why, "kept in the audit log")
 
     def decide(operation: Operation) -> Operation:
@@ -116,6 +128,8 @@ def cancel(resources: Resources, number: int, why: str, *, by: str | None = None
         return operation.evolve(state=OperationState.CANCELLED)
 
     with audited(resources, "operation cancel", str(number), why, by=by, operation=number):
+        if resources.store.operations.end_damaged(number, OperationState.CANCELLED, _NOT_OVER):
+            return None
         return _change(resources, number, decide)
 
 

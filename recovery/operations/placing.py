@@ -33,5 +33,6 @@ def is_left_alone(resources: Resources, operation: Operation) -> bool:
     if store.operation_ranges.leased(operation.id, operation.phase):
         store.operations.attend([operation.id])
         return False
-    seen = [moment for moment in (operation.begun_at, operation.attended_at) if moment is not None]
+    # A moment to come is no sign of anybody: a clock was wrong, or another program wrote it.
+    seen = [moment for moment in (operation.begun_at, operation.attended_at) if moment is not None and moment <= now]
     return not seen or now - max(seen) > LEFT_ALONE

@@ -16,8 +16,9 @@ from math import ceil
 
 from recovery.engine import Applier, Resources
 from recovery.engine.isolation import in_a_line, is_of_servers
-from recovery.errors import BrokerError, StoreError
-from recovery.operations.advance import advance
+from recovery.engine.isolation import tell as tell_failed
+from recovery.errors import BrokerError, DamagedRecord, StoreError
+from recovery.operations.advance import MAX_AHEAD, advance
 from recovery.operations.hold import LEASE, STATES, Hold
 from recovery.operations.pages import Pages, pages_of
 from recovery.records import Operation, OperationRange, OperationState, Totals
@@ -30,7 +31,9 @@ log = logging.getLogger(__name__)
 RETRY_AFTER = 5.0
 """Seconds until a range is taken again that could not be worked on."""
 SPOILT_AFTER = 60.0
-"""Seconds until an operation is looked at again whose own record or results stop it."""
+"""Seconds until an operation or a range is looked at again whose own record or results stop it."""
+WAKE_EVERY = 30.0
+"""Seconds between two looks for operations at work whose deadline is missing or too far off."""
 
 
 class OperationWorker:
@@ -40,6 +43,7 @@ class OperationWorker:
         self._resources, self._applier, self._name = resources, applier, name
         self._ending = threading.Event()
         self._put_off: dict[int, float] = {}
+        self._wake_at = 0.0
 
     def stop(self) -> None:
         """End with the page that is under way."""
@@ -62,6 +66,9 @@ class OperationWorker:
 
     def look_after(self) -> None:
         """Take operations whose deadline is past a step further."""
+        if time.monotonic() >= self._wake_at:
+            self._wake_at = time.monotonic() + WAKE_EVERY
+            self._resources.store.operations.wake(MAX_AHEAD)
         found = self._resources.store.operations.overdue(100)
         for damage in found.damaged:
             tell(damage)
@@ -91,16 +98,20 @@ class OperationWorker:
     def work_at(self, operation: Operation, until: float) -> bool:
         """Lease a range of an operation, and work at it; False if there is none to lease."""
         ranges = self._resources.store.operation_ranges
-        leased = ranges.lease(operation.id, operation.phase, new_pass(), self._name, LEASE)
+        try:
+            leased = ranges.lease(operation.id, operation.phase, new_pass(), self._name, LEASE)
+        except DamagedRecord:
+            return self._advance(operation)  # it is saved again, as it was planned
         if leased is None:
             return False
         try:
             done = self._work(operation, leased, until)
         except Exception as error:  # of servers, or of whatever another program wrote
-            ranges.give_back(leased, in_a_line(error), RETRY_AFTER)
-            if is_of_servers(error):
+            of_servers = is_of_servers(error)
+            ranges.give_back(leased, in_a_line(error), RETRY_AFTER if of_servers else SPOILT_AFTER)
+            if of_servers:
                 raise
-            log.exception("operation %d, range %s: given back", operation.id, leased.id)
+            tell_failed(f"operation {operation.id}, range {leased.id}", error)
             return True
         if done and not operation.driven and not ranges.how_many_open(operation.id, operation.phase):
             self._advance(operation)
@@ -116,7 +127,7 @@ class OperationWorker:
         except Exception as error:
             if is_of_servers(error):
                 raise
-            log.exception("operation %d can't go on; it is tried again", operation.id)
+            tell_failed(f"operation {operation.id}", error)
             self._put_off[operation.id] = time.monotonic() + SPOILT_AFTER
             return False
         return True

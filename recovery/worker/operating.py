@@ -7,14 +7,12 @@ all are.
 
 from __future__ import annotations
 
-import logging
 import threading
 
 from recovery.engine import Recovery
+from recovery.engine.isolation import tell
 from recovery.operations import OperationWorker
 from recovery.worker.lifeline.lifeline import Lifeline
-
-log = logging.getLogger(__name__)
 
 TURN = 10.0
 """Seconds after which it is looked whether other operations are to have their turn."""
@@ -51,5 +49,5 @@ class Operating:
             try:
                 if self._worker.run_once(TURN):
                     self._nudged.set()
-            except Exception:  # of whatever another program wrote: the next nudge goes on
-                log.exception("operations failed")
+            except Exception as error:  # of whatever another program wrote: the next nudge goes on
+                tell("operations", error)

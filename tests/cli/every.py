@@ -150,7 +150,8 @@ def make_world(lasting: Settings) -> Kept:
     made.store.actors.save([made.app.actors["pack"].preferences.evolve(id="gone")])
     ActorOverrides(made.app.resources).set(LONG_NAME, {"worker_timeout": 120.0, "max_work_timeouts": 3})
     made.store.process_types.save([ProcessTypePreferences(id="order")])
-    Schedules(made.app.resources, by="me@here").add("nightly", "order", {"schedule": "30 2 * * *", "arguments": ["a ring"]}, "from now on")
+    said = {"schedule": "30 2 * * *", "arguments": ["a ring"]}
+    Schedules(made.app.resources, by="me@here").add("nightly", "order", said, "from now on")
     declare_schedules(made.app.resources, made.app.actors, {})
     made.store.markers.write(
         Marker(id="order/tea", type="order", key="tea", kind="Away", process="p"), made.store.now()

@@ -30,7 +30,6 @@ from recovery.engine.lifecycle.start import start
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, ServerUnavailable, StartRefused, StoreError, StoreUnavailable
 from recovery.records import Process, ProcessState, marker_name
-from recovery.records.operation import UNDER_WAY
 from recovery.records.schedule import Keyed, OperatorWord, Schedule, SlotOutcome, SlotResult, Starting
 from recovery.schedule import Decided, Instance, decide, enabled, instance_id, is_call, moment_text, settle
 from recovery.schedule.across import is_set
@@ -172,8 +171,8 @@ def instances(resources: Resources, schedule: Schedule) -> list[Process]:
 
 def under_way(resources: Resources, schedule: Schedule) -> int | None:
     """The last operation that a schedule ordered, if it is still to be carried out."""
-    last = resources.store.operations.get(schedule.last_operation) if schedule.last_operation is not None else None
-    return last.id if last is not None and last.state in UNDER_WAY else None
+    last = schedule.last_operation
+    return last if last is not None and resources.store.operations.is_under_way(last) else None
 
 
 def _start(resources: Resources, schedule: Schedule, starting: Starting) -> SlotResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from pymongo import ReturnDocument
 from pymongo.collection import Collection
@@ -15,9 +16,10 @@ from recovery.store.clock import told_by
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import NOT_DUE, OVERDUE, after, literal
-from recovery.store.reading import readable
+from recovery.store.reading import read, readable
 
 DUPLICATE = 11000
+AFTER_ALL_IDS = "\U0010ffff"
 _AFTER_SEPARATOR = chr(ord(SEPARATOR) + 1)
 
 
@@ -38,9 +40,40 @@ class OperationRanges:
             if any(one["code"] != DUPLICATE for one in error.details["writeErrors"]):
                 raise
 
+    def restore(self, planned: Sequence[OperationRange], ahead: float) -> int:
+        """Save the ranges of a phase again that are missing, or that nobody can go on with; return how many. They are
+        gone through from their beginning: what is saved of their results stays, and nothing is done twice.
+
+        An open range without a deadline, or with one that is further off than `ahead` seconds, may be leased now.
+        """
+        if not planned:
+            return 0
+        now = told_by(self._current.database)
+        there = {found["_id"]: found for found in self._committed.find(_of(planned[0].operation, planned[0].phase))}
+        missing = [one for one in planned if one.id not in there]
+        if missing:
+            self.insert(missing)
+        restored = len(missing)
+        for one in planned:
+            if one.id not in there:
+                continue
+            found = there[one.id]
+            whole = next(iter(read(OperationRange, [found]).records), None)
+            changed = {"recoveryTime": now}
+            if whole is None or not _is_as_planned(whole, one):
+                changed = to_document(one.evolve(at=now, recovery_time=now))
+            elif whole.state is RangeState.DONE or _is_near(whole.recovery_time, now + timedelta(seconds=ahead)):
+                continue
+            else:
+                changed = {**found, **changed}
+            as_read = {name: {"$eq": found.get(name)} for name in ("_id", "state", "lease", "cursor", "recoveryTime")}
+            restored += self._committed.replace_one(as_read, changed).modified_count
+        return restored
+
     def lease(self, number: int, phase: Phase, token: str, worker: str, seconds: float) -> OperationRange | None:
         """Lease an open range whose lease is over, if there is one, those of the highest priority first. A failover may
-        take a lease back: then two are at one range, and one of them commits."""
+        take a lease back: then two are at one range, and one of them commits. Raises DamagedRecord: the range that was
+        leased can't be read."""
         query = {"operation": number, "phase": phase.value, **OVERDUE}
         fields = {"lease": literal(token), "worker": literal(worker), "recoveryTime": after(seconds)}
         leased = self._current.find_one_and_update(
@@ -104,6 +137,18 @@ class OperationRanges:
     def how_many_open(self, number: int, phase: Phase) -> int:
         """How many ranges of a phase are not done."""
         return self._committed.count_documents({**_of(number, phase), "state": {"$ne": RangeState.DONE.value}})
+
+
+def _is_as_planned(found: OperationRange, planned: OperationRange) -> bool:
+    """Return whether a range is about what was planned, and was gone through as far as some process of its own."""
+    of = ("operation", "phase", "priority", "only", "but", "start", "end")
+    if any(getattr(found, name) != getattr(planned, name) for name in of):
+        return False
+    return found.cursor is None or (planned.start or "") <= found.cursor < (planned.end or AFTER_ALL_IDS)
+
+
+def _is_near(deadline: datetime | None, last: datetime) -> bool:
+    return deadline is not None and deadline <= last
 
 
 def range_id(operation: Operation, level: int, place: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import floor
 
 from pymongo import ReturnDocument
 from pymongo.collection import Collection
@@ -16,15 +17,21 @@ from pymongo.errors import DuplicateKeyError
 
 from recovery.limits import MAX_NUMBER
 from recovery.records import Operation, OperationKind, OperationState, from_document, to_document
-from recovery.records.operation import ACTIVE
+from recovery.records.operation import ACTIVE, UNDER_WAY
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import OVERDUE, after, date_of, literal
-from recovery.store.reading import Read, read, readable
+from recovery.store.reading import Read, read, readable, tell
 
 _ACTIVE = [state.value for state in ACTIVE]
 LOWEST_RATE = 0.001
+MAX_WAITING = 1_000_000
+"""Processes that may wait at a limiter together: a thousand pages of a thousand."""
+LONGEST_DRIVE = 3600.0
+"""Seconds. No driver says for longer that he has an operation, so who has it until then has it by mistake."""
+_NUMBERED: Document = {"_id": {"$type": ["int", "long", "double"], "$lt": MAX_NUMBER}}
+"""Operations that have a number. Another program may have given one another id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +53,8 @@ class Operations:
         """Save a new operation under the next number, to be looked at within so many seconds; as it was saved. Of one
         for a slot that there is already: that one."""
         while True:
-            last = next(iter(self._current.find({}, {"_id": True}).sort("_id", -1).limit(1)), None)
-            number = (last["_id"] if last else 0) + 1
+            last = next(iter(self._current.find(_NUMBERED, {"_id": True}).sort("_id", -1).limit(1)), None)
+            number = (floor(last["_id"]) if last else 0) + 1
             fields = to_document(wanted.evolve(id=number))
             new = {key: literal(value) for key, value in fields.items() if key != "_id"}
             moments = {"askedAt": "$$NOW", "begunAt": "$$NOW", "recoveryTime": after(deadline)}
@@ -81,8 +88,21 @@ class Operations:
 
     def newest(self, limit: int, states: Iterable[OperationState] = ()) -> list[Operation]:
         """The last operations, the newest first; in these states, if any are given."""
+        found = self.newest_with_damaged(limit, states)
+        for damage in found.damaged:
+            tell(damage)
+        return found.records
+
+    def newest_with_damaged(self, limit: int, states: Iterable[OperationState] = ()) -> Read[Operation]:
+        """Return the last operations, the newest first, in these states if any are given, and why others of them can't
+        be read."""
         query: Document = {"state": {"$in": [state.value for state in states]}} if states else {}
-        return list(readable(Operation, self._committed.find(query).sort("_id", -1).limit(limit)))
+        return read(Operation, self._committed.find(query).sort("_id", -1).limit(limit))
+
+    def is_under_way(self, number: int) -> bool:
+        """Return whether an operation is still to be carried out, also if the rest of it can't be read."""
+        query = {"_id": number, "state": {"$in": [state.value for state in UNDER_WAY]}}
+        return self._committed.find_one(query, {"_id": True}) is not None
 
     def at_work(self) -> list[Operation]:
         """Those in whose ranges somebody may work, the oldest first. Index `deadline`."""
@@ -90,10 +110,9 @@ class Operations:
         return sorted(readable(Operation, self._committed.find(query)), key=lambda operation: operation.id)
 
     def last_of(self, who: str) -> Operation | None:
-        """The last operation that this one ordered. Reads operations from the newest on, which are few. Raises
-        DamagedRecord."""
-        found = next(iter(self._current.find({"who": who}).sort("_id", -1).limit(1)), None)
-        return from_document(Operation, found) if found else None
+        """The last operation that this one ordered, of those that can be read. Reads operations from the newest on,
+        which are few."""
+        return next(readable(Operation, self._current.find({"who": who}).sort("_id", -1)), None)
 
     def overdue(self, limit: int) -> Read[Operation]:
         """Those whose deadline is past, the longest first. Index `deadline`."""
@@ -123,11 +142,35 @@ class Operations:
         kept = {field: f"${field}" for field in ("attendedAt", "driver", "drivenUntil")}
         kept["freeAt"] = "$$REMOVE" if anew else "$freeAt"
         saved = self._committed.find_one_and_update(
-            {"_id": operation.id, "version": operation.version},
+            {"_id": operation.id, "version": operation.version or {"$in": [0, None]}},
             [{"$replaceWith": {**new, **kept}}],
             return_document=ReturnDocument.AFTER,
         )
         return from_document(Operation, saved) if saved else None
+
+    def end_damaged(self, number: int, state: OperationState, among: Iterable[OperationState]) -> bool:
+        """Pause or cancel an operation that can't be read, if it is in one of these states. Return False if it is not,
+        if it can be read, or if somebody has changed it meanwhile. Its other fields stay as they are."""
+        found = self._committed.find_one({"_id": number})
+        if found is None or not read(Operation, [found]).damaged:
+            return False
+        moment = "endedAt" if state is OperationState.CANCELLED else "pausedAt"
+        as_read = {
+            "_id": number,
+            "version": {"$eq": found.get("version")},
+            "state": {"$eq": found.get("state"), "$in": [one.value for one in among]},
+        }
+        stages: list[Document] = [{"$set": {"state": state.value, moment: "$$NOW"}}, {"$unset": "recoveryTime"}]
+        changed = self._committed.update_one(as_read, stages, bypass_document_validation=True)
+        return changed.modified_count == 1
+
+    def wake(self, ahead: float) -> int:
+        """Have operations looked at now that are at work and have no deadline, or one that is further off than any is
+        written. Return how many. Reads all operations, which are few."""
+        far = {"$expr": {"$gt": ["$recoveryTime", after(ahead)]}}
+        query: Document = {"state": {"$in": _ACTIVE}, "$or": [{"recoveryTime": None}, far]}
+        now = [{"$set": {"recoveryTime": "$$NOW"}}]
+        return self._current.update_many(query, now, bypass_document_validation=True).modified_count
 
     def postpone(self, number: object, seconds: float) -> None:
         """Look at an operation after so many seconds, which may be one that can't be read."""
@@ -140,7 +183,9 @@ class Operations:
 
     def drive(self, number: int, driver: str, seconds: float) -> bool:
         """Have it driven by this driver for so many seconds; False: another one drives it. With none it is free."""
-        free = {"$or": [{"driver": {"$in": [None, driver]}}, {"$expr": {"$lte": [date_of("$drivenUntil"), "$$NOW"]}}]}
+        until = date_of("$drivenUntil")
+        over = {"$or": [{"$lte": [until, "$$NOW"]}, {"$gt": [until, after(LONGEST_DRIVE)]}]}
+        free = {"$or": [{"driver": {"$in": [None, driver]}}, {"$expr": over}]}
         fields = {"driver": literal(driver), "drivenUntil": after(seconds), "attendedAt": "$$NOW"}
         return self._committed.update_one({"_id": number, **free}, [{"$set": fields}]).matched_count == 1
 
@@ -148,8 +193,11 @@ class Operations:
         """Ask the limiter to let so many processes pass; None: nothing may be done in this state any more. Who asks
         later waits behind. With another rate those who wait ask again: what they were told is forgotten by then."""
         rated = {"$gt": [{"$ifNull": ["$rate", 0]}, 0]}
-        free = {"$max": [date_of("$freeAt"), "$$NOW"]}
-        taken = {"$divide": [count * 1000, {"$max": ["$rate", LOWEST_RATE]}]}
+        rate_of = {"$max": ["$rate", LOWEST_RATE]}
+        longest = {"$add": ["$$NOW", {"$divide": [MAX_WAITING * 1000, rate_of]}]}
+        # Later than all who may wait could have made it, it is damage, and nobody would ever be let pass.
+        free = {"$cond": [{"$gt": [date_of("$freeAt"), longest]}, "$$NOW", {"$max": [date_of("$freeAt"), "$$NOW"]}]}
+        taken = {"$divide": [count * 1000, rate_of]}
         moved = {"$cond": [rated, {"$add": [free, taken]}, "$$REMOVE"]}
         seen = self._current.find_one_and_update(
             {"_id": number, "state": state.value},
