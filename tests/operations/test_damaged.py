@@ -58,6 +58,7 @@ DAMAGED_RANGES: dict[str, dict[str, Any]] = {
     "another phase's": {"phase": "apply"},
     "another beginning": {"start": "~"},
     "a cursor past the end": {"cursor": "~~~"},
+    "a cursor of the future": {"cursor": "f" * 32},
     "done, with a cursor past the end": {"cursor": "~~~", "state": "done", "recoveryTime": None},
     "leased until 9999": {"lease": "x", "worker": "gone", "recoveryTime": FAR},
     "leased without end": {"lease": "x", "worker": "gone", "recoveryTime": None},
@@ -70,8 +71,7 @@ def test_a_damaged_range_is_worked_at_again(
 ) -> None:
     monkeypatch.setattr(advance, "LEAST_PROCESSES", 1)
     operation = ready(world)
-    (damaged, *_) = ranges(world, operation)
-    write(world, "operationRanges", {"_id": damaged["_id"]}, DAMAGED_RANGES[case])
+    write(world, "operationRanges", {"operation": operation.id}, DAMAGED_RANGES[case])
     done = world.bring_on(operation)
     assert done.state is OperationState.FINISHED and done.planned is not None
     assert done.planned.processes == 4

@@ -10,15 +10,19 @@ from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError
 
 from recovery.records import Operation, OperationRange, Totals, from_document, to_document
-from recovery.records.operation import SEPARATOR, Phase, RangeState
+from recovery.records.ids import is_process_id, started_at
+from recovery.records.operation import SEPARATOR, Phase, RangeState, result_id
 from recovery.store.client import Document
 from recovery.store.clock import told_by
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import NOT_DUE, OVERDUE, after, literal
 from recovery.store.reading import read, readable
+from recovery.store.schema import OPERATION_RESULTS, PROCESSES
 
 DUPLICATE = 11000
+CLOCKS_DIFFER = timedelta(hours=1)
+"""A process id tells the time by the clock of whoever started it."""
 AFTER_ALL_IDS = "\U0010ffff"
 _AFTER_SEPARATOR = chr(ord(SEPARATOR) + 1)
 
@@ -60,7 +64,7 @@ class OperationRanges:
             found = there[one.id]
             whole = next(iter(read(OperationRange, [found]).records), None)
             changed = {"recoveryTime": now}
-            if whole is None or not _is_as_planned(whole, one):
+            if whole is None or not _is_as_planned(whole, one) or not self._is_reached(whole, now):
                 changed = to_document(one.evolve(at=now, recovery_time=now))
             elif whole.state is RangeState.DONE or _is_near(whole.recovery_time, now + timedelta(seconds=ahead)):
                 continue
@@ -69,6 +73,16 @@ class OperationRanges:
             as_read = {name: {"$eq": found.get(name)} for name in ("_id", "state", "lease", "cursor", "recoveryTime")}
             restored += self._committed.replace_one(as_read, changed).modified_count
         return restored
+
+    def _is_reached(self, found: OperationRange, now: datetime) -> bool:
+        """Return whether the cursor of a range is where somebody may have come: at an id that a process may have by
+        now, or at one that is there. Otherwise all that follows would be left out."""
+        cursor = found.cursor
+        if cursor is None or (is_process_id(cursor) and started_at(cursor) <= now + CLOCKS_DIFFER):
+            return True
+        database = self._current.database
+        places = {PROCESSES: cursor, OPERATION_RESULTS: result_id(found.operation, cursor)}
+        return any(database[name].find_one({"_id": key}, {"_id": True}) is not None for name, key in places.items())
 
     def lease(self, number: int, phase: Phase, token: str, worker: str, seconds: float) -> OperationRange | None:
         """Lease an open range whose lease is over, if there is one, those of the highest priority first. A failover may
