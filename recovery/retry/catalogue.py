@@ -1,44 +1,29 @@
 """Catalogues: which errors mean what. An entry says by which signs it knows an error, its code, and its reason.
 
-No driver is imported for it: a class is known by its name, with its superclasses; what an error carries (a server's
-code, labels, an HTTP status) is read from where the libraries keep it. What no catalogue knows is GENERIC_ERROR, which
-is not retriable.
+An error is judged by itself, then by what it was raised from. An error raised while another one was being handled says
+nothing of that other one: a bug in an `except` block is a bug. A group is retriable if all of its errors are. What no
+catalogue knows is GENERIC_ERROR, which is not retriable.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from recovery.errors import InputError
 from recovery.records import given
 from recovery.retry.codes import GENERIC_ERROR, OUR_OWN, ErrorClass, ErrorCode
 from recovery.retry.error_map import NOT_INDICATED, RETRY_INDICATED, ErrorMap
 from recovery.retry.reasons import UNKNOWN, Reason
+from recovery.retry.signs import Signs, signs_of
 
-WRITE_CONCERN_ERRORS = "writeConcernErrors"
-"""A label of ours: what MongoDB wrote was not confirmed."""
-_SEQUENCES = (set, frozenset, list, tuple)
 MAX_CAUSES = 20
-"""Of a chain of causes so many are looked at."""
-
-
-@dataclass(frozen=True, slots=True)
-class Signs:
-    """What can be seen of an error."""
-
-    types: tuple[str, ...] = ()
-    """Full names of its class and of its superclasses, the nearest first."""
-    text: str = ""
-    number: int | None = None
-    """A server's own code, or the operating system's errno."""
-    labels: frozenset[str] = frozenset()
-    status: int | None = None
-    """Of an HTTP answer."""
-    retry_after: float | None = None
-    """Seconds that the server asks to wait."""
+"""Errors of one chain of causes that are examined."""
+MAX_MEMBERS = 100
+"""Errors of one group that are examined, with those of the groups in it."""
+MAX_GROUPS = 2
+"""Groups behind each other that are examined: a group may be the cause of an error of another group, or of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +127,39 @@ def check_together(catalogues: Sequence[Catalogue]) -> None:
 
 
 def classify(error: BaseException, catalogues: Sequence[Catalogue]) -> Classified:
-    """What an error is, by itself or by the nearest of its causes that a catalogue knows."""
+    """Return what an error is, by itself or by the nearest of its causes that a catalogue knows."""
+    return _classify(error, catalogues, 0)
+
+
+def _classify(error: BaseException, catalogues: Sequence[Catalogue], groups: int) -> Classified:
     for one in _chain(error):
         if (found := find(signs_of(one), catalogues)) is not None:
             return found
+        if isinstance(one, BaseExceptionGroup):
+            return _of_group(one, catalogues, groups + 1) if groups < MAX_GROUPS else UNCLASSIFIED
     return UNCLASSIFIED
+
+
+def _of_group(group: BaseExceptionGroup[BaseException], catalogues: Sequence[Catalogue], groups: int) -> Classified:
+    """Return what the most serious error of a group is: one that is not retriable, else one that only an idempotent
+    task may be retried after. The longest time that a server asks to wait holds for all."""
+    members = [_classify(one, catalogues, groups) for one in _members(group)]
+    worst = min(members, key=lambda one: (one.is_retriable, one.reason.allows_non_idempotent_retry))
+    longest = max((one.retry_after for one in members if one.retry_after is not None), default=None)
+    return replace(worst, retry_after=longest)
+
+
+def _members(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """Return the errors of a group and of the groups in it, without the groups."""
+    found: list[BaseException] = []
+    remaining: list[BaseException] = [group]
+    while remaining and len(found) < MAX_MEMBERS:
+        one = remaining.pop()
+        if isinstance(one, BaseExceptionGroup):
+            remaining.extend(reversed(one.exceptions))
+        else:
+            found.append(one)
+    return found
 
 
 def find(signs: Signs, catalogues: Sequence[Catalogue]) -> Classified | None:
@@ -165,80 +178,20 @@ def find(signs: Signs, catalogues: Sequence[Catalogue]) -> Classified | None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error, what it was raised from, and so on."""
+    """Yield an error, what it was raised from, and so on."""
     seen: set[int] = set()
     one: BaseException | None = error
     while one is not None and id(one) not in seen and len(seen) < MAX_CAUSES:
         yield one
         seen.add(id(one))
-        one = one.__cause__ if one.__cause__ is not None or one.__suppress_context__ else one.__context__
+        one = one.__cause__ or _carried(one)
 
 
-def signs_of(error: BaseException) -> Signs:
-    """What can be seen of an error. Does not raise, whatever somebody's class does when it is asked."""
-    response = _get(error, "response")
-    status = next(
-        (
-            value
-            for value in (_get(response, "status_code"), _get(response, "status"), _get(error, "status"))
-            if _is_status(value)
-        ),
-        None,
+def _carried(error: BaseException) -> BaseException | None:
+    """Return the error that another one was made of, as in `URLError(error)`. urllib gives it no other cause."""
+    return next(
+        (one for one in BaseException.__dict__["args"].__get__(error)[:1] if isinstance(one, BaseException)), None
     )
-    types = tuple(f"{one.__module__}.{one.__qualname__}" for one in type(error).__mro__[:-1])
-    code = _get(error, "code")
-    failed, answered, unconfirmed = _of_details(_get(error, "details"))
-    number = next((one for one in (failed, _get(error, "errno"), code, answered) if type(one) is int), None)
-    labels = _get(error, "_error_labels")
-    said = {one for one in labels if isinstance(one, str)} if isinstance(labels, _SEQUENCES) else set()
-    if unconfirmed:
-        said.add(WRITE_CONCERN_ERRORS)
-    asked = (_retry_after(_get(thing, "headers")) for thing in (response, error))
-    retry_after = next((seconds for seconds in asked if seconds is not None), None)
-    return Signs(types, _text(error), number, frozenset(said), status, retry_after)
-
-
-def _of_details(details: Any) -> tuple[Any, Any, bool]:
-    """Of what MongoDB answered: the code of the first write of a bulk that failed; the code of the answer, which
-    pymongo's NotPrimaryError has nowhere else; and whether what was written was not confirmed."""
-    if not isinstance(details, dict):
-        return None, None, False
-    if "writeErrors" in details:
-        failures = details["writeErrors"] if isinstance(details["writeErrors"], list | tuple) else ()
-        failed = [one.get("code") for one in failures if isinstance(one, dict)]
-        return next(iter(failed), None), None, bool(details.get("writeConcernErrors"))
-    unconfirmed = details.get("writeConcernError")
-    if "code" not in details and isinstance(unconfirmed, dict):
-        return None, unconfirmed.get("code"), True
-    return None, details.get("code"), False
-
-
-def _is_status(value: Any) -> bool:
-    return type(value) is int and 100 <= value < 600
-
-
-def _get(thing: Any, name: str) -> Any:
-    try:
-        return getattr(thing, name, None)
-    except BaseException:  # a property of somebody's, which may as well call sys.exit()
-        return None
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except BaseException:  # its own __str__
-        return ""
-
-
-def _retry_after(headers: Any) -> float | None:
-    """Seconds; the other form of the header, a date, is by a clock that need not be ours."""
-    try:
-        value = headers.get("Retry-After") or headers.get("retry-after")
-        seconds = float(value)
-    except Exception:
-        return None
-    return seconds if 0 <= seconds < 86_400 * 365 else None
 
 
 @dataclass(slots=True)

@@ -14,12 +14,13 @@ from typing import Any
 
 from recovery.errors import InputError
 from recovery.records import given
-from recovery.retry.catalogue import Catalogue, Classified, Signs, find
+from recovery.retry.catalogue import Catalogue, Classified, find
 from recovery.retry.catalogues import SHIPPED, couchbase, hive_replication
 from recovery.retry.codes import GENERIC_ERROR, OUR_OWN, ErrorClass, ErrorCode, class_of
 from recovery.retry.orchestrator import controlled_backoff
 from recovery.retry.policy import DEFAULT, Backoff
 from recovery.retry.reasons import SERVICE_RESPONSE_CODE_INDICATED, UNKNOWN, reason_of
+from recovery.retry.signs import Signs
 from recovery.retry.strategies import exponential
 
 

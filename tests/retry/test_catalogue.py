@@ -10,9 +10,10 @@ import pytest
 
 from recovery.errors import InputError
 from recovery.retry import GENERIC_ERROR, Catalogue, Catalogues, Classified, Entry, ErrorCode, ErrorMap, classify
-from recovery.retry.catalogue import MAX_CAUSES, WRITE_CONCERN_ERRORS, Signs, check_together, find, signs_of
+from recovery.retry.catalogue import MAX_CAUSES, check_together, find
 from recovery.retry.error_map import NOT_INDICATED, RETRY_INDICATED
 from recovery.retry.reasons import KV_LOCKED, KV_NOT_MY_VBUCKET, UNKNOWN
+from recovery.retry.signs import WRITE_CONCERN_ERRORS, Signs, signs_of
 
 LOCKED, BUSY, GONE = ErrorCode(27001, "LOCKED", ""), ErrorCode(27002, "BUSY", ""), ErrorCode(47001, "GONE", "")
 

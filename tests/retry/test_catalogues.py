@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import imaplib
+import smtplib
 import socket
+import ssl
 import urllib.error
 from email.message import Message
 from typing import Any
@@ -14,9 +18,10 @@ from pymongo import errors as of_pymongo
 
 from recovery.errors import InputError
 from recovery.retry import GENERIC_ERROR, SHIPPED, Catalogue, Entry, ErrorClass, ErrorCode, classify, shipped
-from recovery.retry.catalogue import check_together, signs_of
+from recovery.retry.catalogue import MAX_MEMBERS, check_together
 from recovery.retry.codes import class_of
 from recovery.retry.reasons import KV_LOCKED, UNKNOWN
+from recovery.retry.signs import TEXT_END, signs_of
 from recovery.store.transient import is_transient
 
 
@@ -40,6 +45,8 @@ def bulk(text: str, code: int) -> of_pymongo.BulkWriteError:
     return of_pymongo.BulkWriteError({"writeErrors": [{"code": code, "errmsg": text}]})
 
 
+LOCKED = ErrorCode(27001, "LOCKED", "locked")
+
 KNOWN: list[tuple[BaseException, str]] = [
     (ConnectionRefusedError("no"), "NODE_NOT_AVAILABLE"),
     (socket.gaierror(-2, "Name or service not known"), "NODE_NOT_AVAILABLE"),
@@ -47,6 +54,14 @@ KNOWN: list[tuple[BaseException, str]] = [
     (ConnectionResetError("reset"), "SOCKET_CLOSED_WHILE_IN_FLIGHT"),
     (BrokenPipeError("pipe"), "SOCKET_CLOSED_WHILE_IN_FLIGHT"),
     (TimeoutError("late"), "TIMEOUT_IN_FLIGHT"),
+    (ssl.SSLEOFError(8, "EOF occurred in violation of protocol"), "SOCKET_CLOSED_WHILE_IN_FLIGHT"),
+    (ssl.SSLZeroReturnError(6, "TLS/SSL connection has been closed"), "SOCKET_CLOSED_WHILE_IN_FLIGHT"),
+    (asyncio.IncompleteReadError(b"", 10), "SOCKET_CLOSED_WHILE_IN_FLIGHT"),
+    (smtplib.SMTPServerDisconnected("Connection unexpectedly closed"), "SOCKET_CLOSED_WHILE_IN_FLIGHT"),
+    (smtplib.SMTPServerDisconnected("please run connect() first"), "UNKNOWN"),
+    (imaplib.IMAP4.abort("socket error: EOF"), "SOCKET_CLOSED_WHILE_IN_FLIGHT"),
+    (ssl.SSLError(1, "[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca (_ssl.c:2580)"), "UNKNOWN"),
+    (of_redis.ConnectionError("Error 1 connecting to h:1. [SSL: CERTIFICATE_VERIFY_FAILED] told"), "UNKNOWN"),
     (os_error(errno.EMFILE), "RESOURCE_BUSY"),
     (os_error(errno.ENOENT), "UNKNOWN"),
     (of_pymongo.ServerSelectionTimeoutError("no primary"), "NODE_NOT_AVAILABLE"),
@@ -134,14 +149,79 @@ def test_a_cause_is_known_where_the_error_is_not() -> None:
         assert classify(error, SHIPPED).code == GENERIC_ERROR, "its cause was said to be none"
 
 
-def test_what_was_being_handled_is_known_where_the_error_is_not() -> None:
+def test_an_error_raised_while_another_one_was_handled_is_judged_by_itself() -> None:
     try:
         try:
             raise ConnectionRefusedError("no")
         except ConnectionRefusedError:
             raise KeyError("while the refusal was logged")  # noqa: B904 - without a cause of its own
     except KeyError as error:
-        assert classify(error, SHIPPED).code.name == "CONNECTION_REFUSED"
+        assert classify(error, SHIPPED).code == GENERIC_ERROR
+
+
+def test_an_error_is_known_by_the_error_that_it_was_made_of() -> None:
+    assert classify(urllib.error.URLError(ConnectionRefusedError("no")), SHIPPED).code.name == "CONNECTION_REFUSED"
+    assert classify(urllib.error.URLError("no host given"), SHIPPED).code == GENERIC_ERROR
+
+
+RESET, REFUSED, BUG = ConnectionResetError("reset"), ConnectionRefusedError("no"), KeyError("bug")
+
+
+def because_of(cause: BaseException) -> RuntimeError:
+    error = RuntimeError("could not ship the orders")
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ExceptionGroup("all", [REFUSED, REFUSED]), "CONNECTION_REFUSED"),
+        (ExceptionGroup("all", [REFUSED, BUG]), "GENERIC_ERROR"),
+        (ExceptionGroup("all", [REFUSED, RESET]), "CONNECTION_CLOSED"),
+        (ExceptionGroup("all", [RESET, REFUSED]), "CONNECTION_CLOSED"),
+        (ExceptionGroup("all", [REFUSED, ExceptionGroup("of these", [RESET])]), "CONNECTION_CLOSED"),
+        (ExceptionGroup("all", [REFUSED, ExceptionGroup("of these", [RESET, BUG])]), "GENERIC_ERROR"),
+        (ExceptionGroup("all", [because_of(REFUSED), because_of(REFUSED)]), "CONNECTION_REFUSED"),
+        (because_of(ExceptionGroup("all", [REFUSED])), "CONNECTION_REFUSED"),
+        (ExceptionGroup("all", [because_of(ExceptionGroup("behind", [REFUSED]))]), "CONNECTION_REFUSED"),
+        (BaseExceptionGroup("all", [REFUSED, KeyboardInterrupt()]), "GENERIC_ERROR"),
+    ],
+)  # fmt: skip
+def test_a_group_is_as_serious_as_the_most_serious_of_its_errors(error: BaseException, code: str) -> None:
+    assert classify(error, SHIPPED).code.name == code
+
+
+def test_a_group_waits_for_the_server_that_asks_for_the_longest_time() -> None:
+    asked = [Answered(503, **{"Retry-After": seconds}) for seconds in ("5", "120", "7")]
+    assert classify(ExceptionGroup("all", asked), SHIPPED).retry_after == 120
+
+
+def test_a_group_that_is_the_cause_of_its_own_error_ends() -> None:
+    member = RuntimeError("a")
+    group = ExceptionGroup("all", [member] * 5)
+    member.__cause__ = group
+    assert classify(group, SHIPPED).code == GENERIC_ERROR
+
+
+def test_of_a_huge_group_a_part_is_examined() -> None:
+    errors = [RuntimeError(f"{number}") for number in range(MAX_MEMBERS + 1)]
+    asked = [0]
+
+    class Counted(Exception):
+        def __str__(self) -> str:
+            asked[0] += 1
+            return "counted"
+
+    classify(ExceptionGroup("all", [Counted() for _ in errors]), SHIPPED)
+    assert asked == [MAX_MEMBERS]
+
+
+def test_of_a_long_text_both_ends_are_searched() -> None:
+    catalogues = [Catalogue("shop", (Entry(LOCKED, KV_LOCKED, pattern="(?s)^begin.*end$"),))]
+    assert classify(RuntimeError("begin" + "x" * 100_000 + "end"), catalogues).code == LOCKED
+    assert len(signs_of(RuntimeError("x" * 100_000)).text) == 2 * TEXT_END + 1
+    assert signs_of(RuntimeError("x" * 2 * TEXT_END)).text == "x" * 2 * TEXT_END
 
 
 def test_a_chain_that_bites_its_tail_ends() -> None:
@@ -179,9 +259,6 @@ def test_ranges() -> None:
 
 def test_the_shipped_ones_do_not_overlap() -> None:
     check_together(SHIPPED)
-
-
-LOCKED = ErrorCode(27001, "LOCKED", "locked")
 
 
 def test_ones_own() -> None:

@@ -20,6 +20,7 @@ from recovery.retry import BestEffort, Call
 from recovery.retry.in_place import call
 from recovery.stack.ports import free_port
 from tests.retry.outcome import Outcome, caught, outcome
+from tests.tls import certificate, terminated
 
 SOON, PATIENT = 0.3, 30.0
 """Seconds that an answer is waited for: where none comes, and else."""
@@ -180,6 +181,18 @@ def test_nobody_is_there(get: Get, host: str) -> None:
     said = outcome(caught(lambda: get(f"http://{host}:{free_port()}/")))
     assert said.code in {"HTTP_UNREACHABLE", "CONNECTION_REFUSED", "NAME_NOT_RESOLVED"}
     assert said == Outcome.passes(said.code, "NODE_NOT_AVAILABLE")
+
+
+@pytest.fixture(scope="module")
+def untrusted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server whose certificate nobody has signed."""
+    with terminated(certificate(tmp_path_factory.mktemp("tls"), "127.0.0.1"), free_port()) as server:
+        yield f"https://127.0.0.1:{server.port}/"
+
+
+def test_a_certificate_that_is_not_trusted(untrusted: str, raising: Get) -> None:
+    """A person has to install the certificate of its authority."""
+    assert outcome(caught(lambda: raising(untrusted))) == Outcome.stays("CERTIFICATE_NOT_TRUSTED")
 
 
 def test_what_the_server_asks_to_wait_is_waited(server: str, raising: Get) -> None:

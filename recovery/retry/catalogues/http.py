@@ -4,6 +4,7 @@ first. Codes from 24000 on; 44000 an answer that would be the same again."""
 from __future__ import annotations
 
 from recovery.retry.catalogue import Catalogue, Entry
+from recovery.retry.catalogues.python import NOT_TRUSTED, NOT_TRUSTED_PATTERN
 from recovery.retry.codes import ErrorCode
 from recovery.retry.reasons import (
     HTTP_GATEWAY,
@@ -37,6 +38,22 @@ HTTP = Catalogue(
         Entry(GATEWAY, HTTP_GATEWAY, statuses=frozenset({502, 504})),
         Entry(CLIENT_ERROR, UNKNOWN, statuses=frozenset(range(400, 500))),
         Entry(SERVER_ERROR, UNKNOWN, statuses=frozenset(range(500, 600))),
+        # Before a server that can't be reached, and a connection that was lost: these classes are of both.
+        Entry(
+            NOT_TRUSTED,
+            UNKNOWN,
+            types=frozenset(
+                {
+                    "requests.exceptions.ConnectionError",
+                    "httpx.NetworkError",
+                    "urllib3.exceptions.MaxRetryError",
+                    "urllib3.exceptions.SSLError",
+                    "aiohttp.client_exceptions.ClientOSError",
+                    "aiohttp.client_exceptions.ClientConnectorError",
+                }
+            ),
+            pattern=NOT_TRUSTED_PATTERN,
+        ),
         Entry(
             UNREACHABLE,
             NODE_NOT_AVAILABLE,

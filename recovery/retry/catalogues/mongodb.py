@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recovery.retry.catalogue import WRITE_CONCERN_ERRORS, Catalogue, Entry
+from recovery.retry.catalogue import Catalogue, Entry
 from recovery.retry.codes import ErrorCode
 from recovery.retry.reasons import (
     NODE_NOT_AVAILABLE,
@@ -15,6 +15,7 @@ from recovery.retry.reasons import (
     UNKNOWN,
     WRITE_CONFLICT,
 )
+from recovery.retry.signs import WRITE_CONCERN_ERRORS
 
 AWAY = ErrorCode(22001, "MONGODB_AWAY", "No MongoDB that could take it was found in time")
 NO_SOCKET = ErrorCode(22002, "MONGODB_NO_CONNECTION", "No connection to MongoDB was free in time")

@@ -4,6 +4,7 @@ Codes from 23000 on."""
 from __future__ import annotations
 
 from recovery.retry.catalogue import Catalogue, Entry
+from recovery.retry.catalogues.python import NOT_TRUSTED, NOT_TRUSTED_PATTERN
 from recovery.retry.codes import ErrorCode
 from recovery.retry.reasons import (
     NODE_NOT_AVAILABLE,
@@ -70,6 +71,7 @@ REDIS = Catalogue(
             types=frozenset({"redis.exceptions.MaxConnectionsError"}),
         ),
         Entry(TIMED_OUT, TIMEOUT_IN_FLIGHT, types=frozenset({"redis.exceptions.TimeoutError"})),
+        Entry(NOT_TRUSTED, UNKNOWN, types=frozenset({"redis.exceptions.ConnectionError"}), pattern=NOT_TRUSTED_PATTERN),
         Entry(
             REFUSED,
             NODE_NOT_AVAILABLE,
