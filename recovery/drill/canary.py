@@ -88,6 +88,7 @@ class _Task:
 
     def drop(self) -> None:
         if self._is_first:
+            self._attempt.lost.set()
             raise ClaimLost("a canary drops its claim, as it was told")
 
     def call(self) -> None:
@@ -103,6 +104,7 @@ class _Task:
         decision, pass_key = self._attempt.decision, self._attempt.decision.pass_key or ""
         # Who is killed is to be found by that, and not by the short time that a canary has.
         if not self._app.resources.store.decisions.extend(decision.id, pass_key, float(self._told["net"])):
+            self._attempt.lost.set()
             raise ClaimLost("a canary was to kill, and its claim is another's")
         threading.Event().wait(HOLD)
         if why := self._declines(victim):  # meanwhile the drill was stopped, or another worker is gone

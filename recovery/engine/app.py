@@ -342,7 +342,8 @@ class Recovery:
     def result(self, process_id: str, timeout: float | None = None) -> Any:
         """The value of a process, waiting for its end up to `timeout` seconds (None: for ever).
 
-        Raises ProcessNotFound, ProcessBroken, and ResultTimeout, after which it may be asked again.
+        Raises ProcessNotFound, ProcessBroken, and ResultTimeout, after which it may be asked again; and InputError if
+        a running actor would wait, which holds a slot: it may only ask, with timeout=0.
         """
         return await_result(self.resources, process_id, timeout)
 

@@ -23,6 +23,7 @@ from recovery.worker import bootsteps, logs, tasks
 from recovery.worker.canary import add_canary
 from recovery.worker.config import configuration
 from recovery.worker.messages import transport
+from recovery.worker.streams import StreamLogging
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ def make_celery() -> Celery:
     logs.install(recovery_app.actors.keys(), recovery_app.settings.log_format)
     if ignored := ignored_variables():
         log.warning("%s: set for Celery, and ignored here: give RECOVERY_… settings or options", ", ".join(ignored))
-    celery = OwnCelery("recovery", set_as_current=True, amqp=transport.Messaging)
+    celery = OwnCelery("recovery", set_as_current=True, amqp=transport.Messaging, log=StreamLogging)
     celery.conf.update(configuration(recovery_app.settings, sorted(recovery_app.actors)))
     tasks.register(celery, recovery_app)
     bootsteps.install(celery, recovery_app)

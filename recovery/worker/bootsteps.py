@@ -34,6 +34,7 @@ from recovery.worker.scanning import NudgeConsumer, Scanning, keep_short
 from recovery.worker.sending import sign
 from recovery.worker.sharing import save_actors
 from recovery.worker.slots.board import SharedBoard
+from recovery.worker.slots.children import allow_children
 from recovery.worker.slots.exits import Exits
 from recovery.worker.slots.freeing import by_ending, by_killing
 from recovery.worker.slots.hung import HungSlots
@@ -157,6 +158,7 @@ def install(celery: Celery, app: Recovery) -> None:
     signals.beat_init.connect(hangup.handle_in_beat, weak=False)
     # Workers would listen to each other through Redis; nothing here needs what they say.
     Gossip.compatible_transports = Mingle.compatible_transports = frozenset()
+    signals.worker_process_init.connect(allow_children, weak=False)
     signals.worker_process_shutdown.connect(_flush(app), weak=False)
     signals.before_task_publish.connect(sign(signer(app.settings)), weak=False)
     signals.after_task_publish.connect(keep_short(app), weak=False)

@@ -270,14 +270,14 @@ def test_long_and_strange_messages(world: World) -> None:
     ]
 
 
-def test_claim_lost_ends_the_attempt_and_nothing_else(world: World) -> None:
+def test_an_actor_that_raises_claim_lost_itself_has_failed(world: World) -> None:
     def order() -> Any:
-        raise ClaimLost("told by heartbeat()")
+        raise ClaimLost("the lease of the printer is gone")
 
     process_id = world.start(world.app.process()(order))
     world.pump()
-    assert world.process(process_id).state is ProcessState.RUNNING
-    assert world.decisions(process_id)["start"].state is DecisionState.WORKING
+    error = world.process(process_id).error
+    assert error is not None and (error.kind, error.message) == ("ClaimLost", "the lease of the printer is gone")
 
 
 class Own(BaseException):

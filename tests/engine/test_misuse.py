@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 import pytest
 
-from recovery import InputError, Promise, Recovery, Settings
+from recovery import InputError, Promise, Recovery, Settings, heartbeat
 from recovery.errors import ServerUnavailable
 from tests.world import World
 
@@ -57,6 +58,60 @@ def test_arguments_of_a_child_that_its_function_does_not_take(world: World) -> N
     error = world.bring_to_end(world.start(order)).error
     assert error is not None
     assert "missing a required argument: 'number'" in error.message
+
+
+def test_a_running_actor_does_not_wait_for_a_process(world: World) -> None:
+    """Its slot may be the only one: neither would end."""
+
+    @world.app.process()
+    def price() -> int:
+        return 7
+
+    @world.app.process()
+    def order(process_id: str, timeout: float | None) -> object:
+        return world.app.result(process_id, timeout)
+
+    other = world.start(price)
+    for timeout in (0.1, None):
+        process_id = world.start(order, other, timeout)
+        world.take_one("order")
+        error = world.process(process_id).error
+        assert error is not None and error.kind == "InputError"
+        assert "would hold its slot while it waits; schedule tasks instead" in error.message
+    process_id = world.start(order, other, 0)
+    world.take_one("order")
+    retry = world.decisions(process_id)["start"].retry
+    assert retry is not None and retry.kind == "ResultTimeout", "who only asks does not wait"
+
+
+def test_a_child_process_of_an_actor_schedules_nothing_and_does_not_beat(world: World) -> None:
+    @world.app.actor()
+    def price() -> int:
+        return 7
+
+    def asked(step: Callable[[], object]) -> str:
+        read, write = os.pipe()
+        if (pid := os.fork()) == 0:
+            try:
+                step()
+                os.write(write, b"done")
+            except BaseException as error:
+                os.write(write, f"{type(error).__name__}: {error}".encode())
+            finally:
+                os._exit(0)
+        os.close(write)
+        os.waitpid(pid, 0)
+        with os.fdopen(read, "rb") as told:
+            return told.read().decode()
+
+    @world.app.process()
+    def order() -> list[str]:
+        return [asked(price.schedule), asked(heartbeat)]
+
+    scheduled, beaten = world.run(order)
+    refusal = "was called in a child process of order; call it in the process that runs the actor"
+    assert scheduled.startswith(f"NotInActor: price.schedule(...) {refusal}")
+    assert beaten.startswith(f"NotInActor: heartbeat() {refusal}")
 
 
 def test_a_start_that_the_database_does_not_confirm(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,10 +74,11 @@ def _run(
         with attempt, beating(attempt):
             outcome = of_value(attempt, actor.function(*positional, **named))
             return CallResult(outcome, attempt.children())
-    except ClaimLost:
-        metrics.STALE.labels("claim lost").inc()
-        return None
     except BaseException as error:
+        # Raised by an actor that has its claim it is an error like any other.
+        if isinstance(error, ClaimLost) and attempt.lost.is_set():
+            metrics.STALE.labels("claim lost").inc()
+            return None
         if host.ends(error):
             raise
         found = classify(error, catalogues)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
@@ -39,6 +40,7 @@ class Attempt:
         self.preferences = preferences
         self.lost = threading.Event()
         self._store = store
+        self._pid = os.getpid()
         self._children: dict[str, Child] = {}
         self.size = 0
 
@@ -102,6 +104,11 @@ class Attempt:
             for child in self._children.values()
         )
 
+    @property
+    def is_copy(self) -> bool:
+        """Whether this is a child of the process that runs the attempt: what is noted here is known to nobody."""
+        return self._pid != os.getpid()
+
     def heartbeat(self) -> bool:
         """Move the deadline; False, and `lost` is set, if the claim is no longer this attempt's."""
         pass_key = self.decision.pass_key
@@ -148,7 +155,24 @@ def current(what: str) -> Attempt:
             f"{what} was called outside a running actor; start a process with app.start(...), and schedule tasks "
             "from inside its functions (in the thread that runs them)"
         )
+    if attempt.is_copy:
+        raise NotInActor(
+            f"{what} was called in a child process of {attempt.decision.actor}; call it in the process that runs the "
+            "actor, with what the child returns"
+        )
     return attempt
+
+
+def check_may_wait(process_id: str, timeout: float | None) -> None:
+    """Raise InputError if a running actor would wait for a process: its slot may be the one that the process needs."""
+    attempt = running()
+    if attempt is not None and timeout != 0:
+        actor = attempt.decision.actor
+        raise InputError(
+            f"app.result of process {process_id} was called by the running actor {actor}, which would hold its slot "
+            "while it waits; schedule tasks instead, and pass their promises to another task or return them. To ask "
+            "whether a process has ended give timeout=0: then ResultTimeout has the task tried again later"
+        )
 
 
 def heartbeat() -> None:

@@ -6,6 +6,7 @@ import threading
 import time
 from typing import Any
 
+from recovery.engine.actors.context import check_may_wait
 from recovery.engine.lookup import not_found
 from recovery.engine.resources import Resources
 from recovery.errors import ProcessBroken, ResultTimeout, StoreTimeout
@@ -23,10 +24,12 @@ is told, too."""
 def await_result(resources: Resources, process_id: str, timeout: float | None) -> Any:
     """The value of a process, waiting for its end up to `timeout` seconds (None: for ever).
 
-    Raises ProcessNotFound, ProcessBroken, and ResultTimeout, after which it may be asked again.
+    Raises ProcessNotFound, ProcessBroken, and ResultTimeout, after which it may be asked again; and InputError if a
+    running actor would wait.
     """
     process_id = given.text(process_id, "process_id")
     timeout = None if timeout is None else given.seconds(timeout, "timeout")
+    check_may_wait(process_id, timeout)
     deadline = None if timeout is None else time.monotonic() + timeout
     began, waiter = time.monotonic(), threading.Event()
     while True:

@@ -1,0 +1,66 @@
+"""An application whose actors start processes by multiprocessing, and use the streams of their worker as files."""
+
+from __future__ import annotations
+
+import faulthandler
+import multiprocessing
+import os
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from recovery import Recovery
+from tests.cluster.app import run_until
+
+app = Recovery()
+
+
+@app.process(worker_timeout=600)
+def computes() -> list[Any]:
+    """Children of each kind: what they came to."""
+    with ProcessPoolExecutor(2) as executor:
+        found: list[Any] = list(executor.map(abs, [-1, -2]))
+    with multiprocessing.Pool(2) as pool:
+        found += pool.map(abs, [-3])
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
+        found.append(executor.submit(abs, -4).result())
+    child = multiprocessing.Process(target=run_until, args=("/nowhere", 600, None))
+    child.start()
+    child.terminate()
+    child.join()
+    return [*found, multiprocessing.current_process().name.partition("-")[0]]
+
+
+@app.process(worker_timeout=600)
+def writes() -> list[str]:
+    """What is left of the streams in a worker, as files."""
+    subprocess.run(["echo", "by a subprocess"], stdout=sys.stdout, stderr=sys.stderr, check=True)
+    sys.stdout.buffer.write(b"by bytes\n")
+    faulthandler.enable()
+    faulthandler.disable()
+    return [sys.stdout.encoding, sys.stderr.encoding]
+
+
+def leave_sign(folder: str) -> None:
+    """A child, which leaves its pid and has a child itself, in the same folder."""
+    (Path(folder) / f"child-{os.getpid()}").touch()
+    run_until(folder, 600, None)
+
+
+def begin(folder: str) -> None:
+    grandchild = multiprocessing.Process(target=leave_sign, args=(folder,))
+    grandchild.start()
+    leave_sign(folder)
+    grandchild.join()
+
+
+@app.process(worker_timeout=600)
+def has_children(folder: str) -> None:
+    children = [multiprocessing.Process(target=begin, args=(folder,)) for _ in range(2)]
+    for child in children:
+        child.start()
+    run_until(folder, 600, None)
+    for child in children:
+        child.join()
