@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from recovery.stack import Child, Stack
 
-UP_HELP = """Start MongoDB and Valkey for development, and workers if there is an application. Ctrl-C stops all.
+UP_HELP = """Start MongoDB and Valkey for development, and workers if --app or --workers is given. Ctrl-C stops all.
 
 Data is kept in the folder .recovery (RECOVERY_DATA_DIR). The servers listen on 127.0.0.1 only, by default where
 all commands look for them.
@@ -44,7 +44,7 @@ LOOK_EVERY = 0.5
 def up(
     app: AppOption = None,
     workers: Annotated[
-        int | None, typer.Option(min=0, max=100, help="Workers of your application; default: 1 if there is one.")
+        int | None, typer.Option(min=0, max=100, help="Workers of your application; default: 1 with --app, else 0.")
     ] = None,
     mongo_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of MongoDB.")] = 27017,
     redis_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of Valkey.")] = 6379,
@@ -55,9 +55,11 @@ def up(
     from recovery.stack import Stack
 
     settings = load(app=app)
-    if settings.app:
+    # RECOVERY_APP is set in the environment for all commands: it does not say that workers are wanted here.
+    wanted = workers if workers is not None else int(app is not None)
+    if app is not None or (wanted and settings.app):
         load_app(settings.app)
-    elif workers:
+    elif wanted:
         raise InputError(f"--workers {workers}: which application? Give --app package.module:name, or set RECOVERY_APP")
     if mongo_port == redis_port:
         raise InputError(f"--mongo-port {mongo_port}, --redis-port {redis_port}: two servers can't have one port")
@@ -71,18 +73,18 @@ def up(
         for name, value in stack.environment().items():
             out.print(f"export {name}='{value}'")
         out.print(f"logs in {stack.data_dir / 'logs'}", style="dim")
-        children = _start_workers(stack, settings.app, workers, out)
+        children = _start_workers(stack, settings.app, wanted, out)
         out.print("running; Ctrl-C stops everything", style="green")
         _watch(stack, children, stop, out)
         out.print("stopping")
 
 
-def _start_workers(stack: Stack, app: str | None, workers: int | None, out: Console) -> list[Child]:
-    if not app or workers == 0:
+def _start_workers(stack: Stack, app: str | None, workers: int, out: Console) -> list[Child]:
+    if not app or not workers:
         return []
     from recovery.plurals import count
 
-    children = [stack.start_worker(app) for _ in range(workers or 1)]
+    children = [stack.start_worker(app) for _ in range(workers)]
     out.print(f"{count(len(children), 'worker')} and a beat for {app}")
     return [*children, stack.start_beat(app)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from functools import cached_property
 from typing import Any, Literal, ParamSpec, TypeVar
 
@@ -322,6 +323,11 @@ class Recovery:
     def _process_type(self, process: Actor[..., Any] | str) -> Actor[..., Any]:
         name = process.name if isinstance(process, Actor) else given.text(process, "process")
         actor = self.actors.get(name)
+        if actor is not None and actor.process_type is None:
+            raise UnknownProcessType(
+                f"{name!r} is an actor, and no process type: register it by @app.process() instead of @app.actor(), or "
+                "start a process that schedules it"
+            )
         if actor is None or actor.process_type is None:
             raise UnknownProcessType(f"no process type is named {name!r}; {_near(name, self.process_types)}")
         return actor
@@ -339,8 +345,8 @@ class Recovery:
                 reason = f"a start with its custom id {there.custom_id} said if_exists={if_exists}"
                 restart_if_broken(self.resources, there.id, reason)
 
-    def result(self, process_id: str, timeout: float | None = None) -> Any:
-        """The value of a process, waiting for its end up to `timeout` seconds (None: for ever).
+    def result(self, process_id: str, timeout: float | str | timedelta | None = None) -> Any:
+        """The value of a process, waiting for its end up to a `timeout` (None: for ever), in seconds or as `5s`.
 
         Raises ProcessNotFound, ProcessBroken, and ResultTimeout, after which it may be asked again; and InputError if
         a running actor would wait, which holds a slot: it may only ask, with timeout=0.

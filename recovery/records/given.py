@@ -7,8 +7,10 @@ each is an InputError that says what was given, where, and what is wanted.
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 from typing import Any
 
+from recovery.durations import EXAMPLES, parse_duration
 from recovery.errors import InputError
 from recovery.limits import LONGEST
 
@@ -51,11 +53,24 @@ def is_unicode(value: str) -> bool:
     return value.encode(errors="ignore").decode() == value
 
 
+def duration(value: Any) -> int | float | None:
+    """Return the seconds of a number, of a timedelta, or of a text such as `5s`; None for anything else.
+
+    Raises ValueError for a text that is no duration; its message says what is one.
+    """
+    if isinstance(value, timedelta):
+        return timedelta.total_seconds(value)
+    return parse_duration(exact(value)) if isinstance(value, str) else number(value)
+
+
 def seconds(value: Any, what: str) -> float:
     """A time that is no less than 0; one that is longer than the longest of all is that."""
-    plain = number(value)
+    try:
+        plain = duration(value)
+    except ValueError as error:
+        raise InputError(f"{what}={shown(value)}: {error}") from None
     if plain is None or not plain >= 0:
-        raise InputError(f"{what}={shown(value)}: must be a number of seconds, 0 or more")
+        raise InputError(f"{what}={shown(value)}: must be a duration, 0 or more, for example {EXAMPLES}")
     return min(plain, LONGEST)
 
 

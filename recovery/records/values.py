@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from recovery.errors import InputError, NotEncodable, TooLarge
 from recovery.records.failure import Failure
@@ -39,6 +39,18 @@ class Promise:
 
     # Else a promise in a condition or a text would pass silently for a value.
     __bool__ = __iter__ = __getitem__ = __len__ = __str__ = __format__ = _no_value
+    __lt__ = __le__ = __gt__ = __ge__ = __int__ = __float__ = __abs__ = __neg__ = __round__ = _no_value
+    __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = __matmul__ = __divmod__ = _no_value
+    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rpow__ = __rmatmul__ = _no_value
+    __and__ = __or__ = __xor__ = __rand__ = __ror__ = __rxor__ = _no_value
+
+    if not TYPE_CHECKING:  # type checkers report the attribute themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            # Python and libraries ask any object for names with an underscore, for example to copy it.
+            if name.startswith("_") or name in self.__slots__:
+                raise AttributeError(name)
+            self._no_value()
 
 
 @dataclass(frozen=True, slots=True)

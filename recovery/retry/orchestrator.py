@@ -105,9 +105,12 @@ async def _asked(request: Request, reason: Reason) -> Ruling:
         return Ruling(Verdict.FAIL, 0.0, told)
     if action.duration is None:
         return Ruling(Verdict.FAIL, 0.0, f"the strategy {strategy} wants no retry")
-    delay = given.number(action.duration)
+    try:
+        delay = given.duration(action.duration)
+    except ValueError:
+        delay = None
     if delay is None or not given.is_finite(delay) or delay < 0:
-        told = f"the strategy {strategy} wants a retry after {given.shown(action.duration)}; it has to be seconds"
+        told = f"the strategy {strategy} wants a retry after {given.shown(action.duration)}; it has to be a duration"
         return Ruling(Verdict.FAIL, 0.0, told)
     return _capped(request, delay, f"the strategy {strategy} says so")
 

@@ -12,23 +12,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from recovery.durations import parse_duration, show_duration
+from recovery.durations import show_duration
 from recovery.errors import InputError
 from recovery.limits import LONGEST
 from recovery.records import RetryOptions, given
 
 LEAST = 0.001
 """Seconds. Nothing waits for less."""
+Duration = float | str | timedelta
 _VALUES = ("initial", "coefficient", "jitter_least", "jitter_most", "maximum", "total")
 
 
 @dataclass(frozen=True)
 class Backoff:
-    """A retry policy. Durations are seconds, or texts such as `90s`, `10m` and `24h`. Raises InputError for what makes
-    no sense together."""
+    """A retry policy. Durations are seconds, timedeltas, or texts such as `90s`, `10m` and `24h`.
+
+    Raises InputError for values that contradict each other.
+    """
 
     initial: float = 60.0
     coefficient: float = 1.2
@@ -40,11 +44,11 @@ class Backoff:
 
         def __init__(
             self,
-            initial: float | str = 60.0,
+            initial: Duration = 60.0,
             coefficient: float = 1.2,
-            jitter: tuple[float | str, float | str] = (0.0, 30.0),
-            maximum: float | str = 3600.0,
-            total: float | str = 86_400.0,
+            jitter: tuple[Duration, Duration] = (0.0, 30.0),
+            maximum: Duration = 3600.0,
+            total: Duration = 86_400.0,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -194,7 +198,7 @@ def _can_be(name: str, value: float | None) -> bool:
 
 def _seconds(name: str, value: Any) -> float:
     try:
-        seconds = parse_duration(value) if isinstance(value, str) else given.number(value)
+        seconds = given.duration(value)
     except ValueError as error:
         raise InputError(f"Backoff({name}={given.shown(value)}): {error}") from None
     if seconds is None or not 0 <= seconds <= LONGEST:

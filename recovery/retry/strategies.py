@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from random import Random, SystemRandom
 from typing import Protocol
 
@@ -27,10 +28,12 @@ Calculator = Callable[[int], float]
 
 @dataclass(frozen=True, slots=True)
 class RetryAction:
-    """What a strategy wants: a retry after `duration` seconds; None is no retry. A class of its own, and open for
-    subclasses, so that more kinds of action can be added."""
+    """What a strategy wants: a retry after a `duration` (seconds, a timedelta, or a text such as `5s`), or none (None).
 
-    duration: float | None = None
+    A class of its own, and open for subclasses, so that more kinds of action can be added.
+    """
+
+    duration: float | str | timedelta | None = None
 
     @classmethod
     def no_retry(cls) -> RetryAction:

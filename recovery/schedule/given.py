@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
 
-from recovery.durations import parse_duration, show_duration
+from recovery.durations import show_duration
 from recovery.errors import InputError
 from recovery.limits import LONGEST, MAX_COUNT
 from recovery.records import given
@@ -160,14 +160,10 @@ def _interval(seconds: float, what: str) -> float:
 
 
 def _seconds(value: Any, what: str) -> float:
-    if isinstance(value, timedelta):
-        value = value.total_seconds()
-    if isinstance(value, str):
-        try:
-            value = parse_duration(value)
-        except ValueError as error:
-            raise InputError(f"{what}: {error}") from None
-    number = given.number(value)
+    try:
+        number = given.duration(value)
+    except ValueError as error:
+        raise InputError(f"{what}: {error}") from None
     if number is None or not 0 <= number <= LONGEST:
         raise InputError(f"{what}: must be a duration of 0 or more, up to 10 years")
     return round(float(number), 3)

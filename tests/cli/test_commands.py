@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import takewhile
 from pathlib import Path
 
 import psutil
@@ -211,7 +212,7 @@ def test_not_waited_long_enough(env: dict[str, str]) -> None:
 
 def test_unknown_process(env: dict[str, str]) -> None:
     assert "no process type is named 'twise'; did you mean 'twice'?" in refused("start", "twise", env=env)
-    assert "no process type is named 'double'" in refused("start", "double", "1", env=env)
+    assert "'double' is an actor, and no process type" in refused("start", "double", "1", env=env)
     assert "no process has the id 'nothing'" in refused("show", "nothing", env=env)
 
 
@@ -254,6 +255,22 @@ def test_up_runs_a_cluster_until_it_is_interrupted(tmp_path: Path) -> None:
         assert up.wait(60) == 0
     wait_until(lambda: not any(alive(process) for process in started), 10, "the end of all that was started")
     assert all(is_free(port) for port in ports)
+
+
+@pytest.mark.thorough
+def test_up_starts_only_servers_if_an_application_is_merely_set(tmp_path: Path) -> None:
+    """RECOVERY_APP is there for all commands. Whether the application can be imported is no matter then."""
+    options = ["--mongo-port", str(free_port()), "--redis-port", str(free_port())]
+    env = environment({"RECOVERY_DATA_DIR": str(tmp_path / "data"), "RECOVERY_APP": "no_such_module:app"})
+    with subprocess.Popen(command("up", *options), env=env, cwd=ROOT, stdout=subprocess.PIPE, text=True) as up:
+        assert up.stdout is not None
+        lines = list(takewhile(lambda line: "running" not in line, up.stdout))
+        started = psutil.Process(up.pid).children(recursive=True)
+        commands = [" ".join(process.cmdline()) for process in started]
+        up.send_signal(signal.SIGINT)
+        assert up.wait(60) == 0
+    assert not any("worker" in line for line in lines)
+    assert commands and not any("celery" in one for one in commands)
 
 
 def alive(process: psutil.Process) -> bool:

@@ -76,6 +76,7 @@ def test_an_app_that_can_not_be_imported(module: str, tmp_path: Path) -> None:
         (["worker", "--app", APP, "--queues", ","], "names no queue"),
         (["worker", "--app", APP, "--name", "a@b"], "--name"),
         (["up", "--workers", "2"], "--app"),
+        (["up", "--app", "none:app"], "none"),
         (["up", "--app", "tests.cli.shop:appp"], "it has 'app'"),
         (["up", "--mongo-port", "20000", "--redis-port", "20000"], "two servers can't have one port"),
         (["demo", "--processes", "0"], "--processes 0: must be at least 1"),

@@ -78,7 +78,7 @@ def test_a_task_that_is_no_text(world: World, task: Any) -> None:
         world.app.restart(process_id, task)
 
 
-@pytest.mark.parametrize("timeout", ["5", {"$gt": 0}, -1, True, float("nan"), Decimal(5)])
+@pytest.mark.parametrize("timeout", ["soon", {"$gt": 0}, -1, True, float("nan"), Decimal(5)])
 def test_a_timeout_that_is_no_time(world: World, timeout: Any) -> None:
     with pytest.raises(InputError, match="timeout="):
         world.app.result(world.start("order"), timeout=timeout)
@@ -86,7 +86,15 @@ def test_a_timeout_that_is_no_time(world: World, timeout: Any) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"delay": "5"}, {"delay": True}, {"delay": {"$gt": 0}}, {"eta": "now"}, {"eta": 5}, {"eta": date.today()}],
+    [
+        {"delay": "soon"},
+        {"delay": "-5s"},
+        {"delay": True},
+        {"delay": {"$gt": 0}},
+        {"eta": "now"},
+        {"eta": 5},
+        {"eta": date.today()},
+    ],
 )
 def test_options_of_other_types(world: World, options: Any) -> None:
     with pytest.raises(InputError, match="options"):

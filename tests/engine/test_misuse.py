@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -21,6 +23,15 @@ USES: list[Callable[[Any], object]] = [
     lambda p: f"{p}",
     lambda p: p["key"],
     lambda p: 1 if p else 2,
+    lambda p: p + 1,
+    lambda p: 2 * p,
+    lambda p: p - p,
+    lambda p: p < 1,
+    lambda p: -p,
+    int,
+    round,
+    lambda p: p.value,
+    lambda p: p.get(),
 ]
 
 
@@ -28,6 +39,12 @@ USES: list[Callable[[Any], object]] = [
 def test_a_promise_is_not_a_value(use: Callable[[Any], object]) -> None:
     with pytest.raises(InputError, match="promise of price has no value yet: pass it to a task"):
         use(Promise("task", "price"))
+
+
+def test_a_promise_can_be_copied() -> None:
+    promise = Promise("task", "price")
+    assert copy.deepcopy(promise) == promise == pickle.loads(pickle.dumps(promise))
+    assert not hasattr(promise, "__array__") and not hasattr(promise, "_repr_html_"), "libraries may ask"
 
 
 def test_a_promise_can_be_shown_and_compared() -> None:

@@ -248,6 +248,37 @@ def test_an_unknown_actor(app: Recovery) -> None:
         app.find_actor("ad")
 
 
+class Packer:
+    """A class with methods, none of which is a function of its own."""
+
+    def pack(self, item: str) -> str:
+        return item
+
+    @classmethod
+    def packs(cls, item: str) -> str:
+        return item
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (Packer, "is a class, and its tasks would have objects as values: register a function"),
+        (Packer().pack, "is a method of an object, and each worker would have another object: register a function"),
+        (Packer.packs, "is a method of an object"),
+        (vars(Packer)["packs"], "which can't be called: register a function"),
+    ],
+)
+def test_what_is_no_function(app: Recovery, function: Any, said: str) -> None:
+    for register in (app.actor("pack"), app.process("pack")):
+        with pytest.raises(InputError, match=f"^actor pack is .*{said.removeprefix('is ')}"):
+            register(function)
+    assert app.actors == {}
+
+
+def test_a_delay_as_a_text(app: Recovery) -> None:
+    assert app.actor()(add).options(delay="1.5m")._delay == 90
+
+
 def test_scheduling_outside_an_actor(app: Recovery) -> None:
     actor = app.actor()(add)
     for schedule in (actor.schedule, actor.options(delay=1).schedule):
@@ -269,7 +300,7 @@ def test_scheduling_outside_an_actor(app: Recovery) -> None:
         {"delay": math.nan},
         {"delay": timedelta(seconds=-1)},
         {"delay": True},
-        {"delay": "1"},
+        {"delay": "soon"},
         {"delay": Decimal(1)},
         {"delay": Fraction(1, 2)},
         {"delay": math.inf},

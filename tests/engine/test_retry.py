@@ -361,7 +361,7 @@ def test_a_strategy_of_its_own_decides_and_reads_the_context(world: World) -> No
         (RuntimeError("oops"), "the strategy Asked raised RuntimeError: oops"),
         (SystemExit(3), "the strategy Asked raised SystemExit"),
         ("soon", "the strategy Asked answered 'soon'; it has to give a RetryAction"),
-        (RetryAction(-1), "the strategy Asked wants a retry after -1; it has to be seconds"),
+        (RetryAction(-1), "the strategy Asked wants a retry after -1; it has to be a duration"),
         (RetryAction.no_retry(), "the strategy Asked wants no retry"),
     ],
 )

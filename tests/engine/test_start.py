@@ -34,7 +34,8 @@ REFUSED: list[tuple[str, type[InputError], str, Any]] = [
     (
         "an actor that is no process type",
         UnknownProcessType,
-        "no process type is named 'helper'; there are: order",
+        "'helper' is an actor, and no process type: register it by @app.process() instead of @app.actor(), or start a "
+        "process that schedules it",
         lambda a: a.start(a.find_actor("helper")),
     ),
     (

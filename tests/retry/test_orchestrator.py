@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -96,10 +97,10 @@ class Answers:
         (Mute(), "the strategy Answers raised Mute (no text: its __str__ raised RuntimeError)"),
         (asyncio.CancelledError(), "the strategy Answers raised CancelledError"),
         (None, "has to give a RetryAction"),
-        (RetryAction(-1), "it has to be seconds"),
-        (RetryAction(float("nan")), "it has to be seconds"),
-        (RetryAction(10**400), "it has to be seconds"),
-        (RetryAction("soon"), "it has to be seconds"),  # type: ignore[arg-type]
+        (RetryAction(-1), "it has to be a duration"),
+        (RetryAction(float("nan")), "it has to be a duration"),
+        (RetryAction(10**400), "it has to be a duration"),
+        (RetryAction("soon"), "it has to be a duration"),
         (RetryAction.no_retry(), "wants no retry"),
     ],
 )
@@ -171,9 +172,9 @@ def test_a_ruling_says_why() -> None:
     [
         (ValueError("no"), "the strategy Answers raised ValueError: no"),
         (5, "the strategy Answers answered 5; it has to give a RetryAction"),
-        (RetryAction(-1), "the strategy Answers wants a retry after -1; it has to be seconds"),
-        (RetryAction(float("inf")), "the strategy Answers wants a retry after inf; it has to be seconds"),
-        (RetryAction(True), "the strategy Answers wants a retry after True; it has to be seconds"),
+        (RetryAction(-1), "the strategy Answers wants a retry after -1; it has to be a duration"),
+        (RetryAction(float("inf")), "the strategy Answers wants a retry after inf; it has to be a duration"),
+        (RetryAction(True), "the strategy Answers wants a retry after True; it has to be a duration"),
         (RetryAction.no_retry(), "the strategy Answers wants no retry"),
     ],
 )
@@ -183,6 +184,11 @@ def test_a_request_that_fails_waits_for_nothing(answer: Any, why: str) -> None:
 
 def test_a_strategy_may_want_a_retry_at_once() -> None:
     assert ruled(Call("call", Answers(RetryAction(0))), LOCKED).verdict is Verdict.RETRY
+
+
+@pytest.mark.parametrize("duration", ["90s", "1.5m", timedelta(seconds=90)])
+def test_a_strategy_may_give_a_text_or_a_timedelta(duration: Any) -> None:
+    assert ruled(Call("call", Answers(RetryAction(duration))), LOCKED).delay == 90
 
 
 def test_a_strategy_need_not_be_asynchronous() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from recovery.engine.actors.context import current
@@ -94,7 +95,7 @@ class Actor(Generic[P, R]):
         self,
         *,
         eta: datetime | None = None,
-        delay: timedelta | float | None = None,
+        delay: timedelta | float | str | None = None,
         fallible: bool = False,
         retry: Backoff | bool | None = True,
         context: Mapping[str, Any] | None = None,
@@ -103,8 +104,9 @@ class Actor(Generic[P, R]):
         a task of it that fails for good does not break its process; who waits for its value gets a `Failure`. Or a
         policy of its own: `retry`, a `Backoff`, or None for none; and a `context`, which its retry strategy may read.
 
-        `eta` is an aware datetime; `delay` is in seconds or a timedelta. What a fallible task schedules is fallible
-        only if it is scheduled so. A context is JSON. `app.start(actor.options(...))` takes `retry` and `context`.
+        `eta` is an aware datetime; `delay` is in seconds, a timedelta, or a text such as `5s`. What a fallible task
+        schedules is fallible only if it is scheduled so. A context is JSON. `app.start(actor.options(...))` takes
+        `retry` and `context`.
         """
         if eta is not None:
             said, eta = given.shown(eta), _moment(eta)
@@ -114,7 +116,10 @@ class Actor(Generic[P, R]):
             raise InputError(f"{self.name}.options(eta={eta}): give it a time zone, for example timezone.utc")
         if eta is not None and not _is_near(eta):
             raise InputError(f"{self.name}.options(eta={eta}): must be at most 10 years from now")
-        seconds = timedelta.total_seconds(delay) if isinstance(delay, timedelta) else given.number(delay)
+        try:
+            seconds = given.duration(delay)
+        except ValueError as error:
+            raise InputError(f"{self.name}.options(delay={given.shown(delay)}): {error}") from None
         if delay is not None and (seconds is None or not 0 <= seconds <= LONGEST):
             raise InputError(f"{self.name}.options(delay={given.shown(delay)}): must be from 0 seconds to 10 years")
         if not isinstance(fallible, bool):
@@ -160,8 +165,17 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
 
 
 def check_function(name: str, function: Callable[..., Any]) -> None:
-    """Raise InputError for a function whose call gives no value: what it gives is to be awaited or iterated over, and
-    each of its tasks would end with an error."""
+    """Raise InputError for what is no function, and for a function whose call gives no value: what it gives is to be
+    awaited or iterated over, and each of its tasks would end with an error."""
+    if isinstance(function, type):
+        raise InputError(f"actor {name} is a class, and its tasks would have objects as values: register a function")
+    if isinstance(function, MethodType):
+        raise InputError(
+            f"actor {name} is a method of an object, and each worker would have another object: register a function "
+            "that makes what it needs, or gets it as arguments"
+        )
+    if not callable(function):
+        raise InputError(f"actor {name} is {given.shown(function)}, which can't be called: register a function")
     # What is called of an object that is no function stands in its class.
     called = [function, inspect.getattr_static(type(function), "__call__", None)]
     if any(map(inspect.iscoroutinefunction, called)):

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from recovery.durations import parse_duration
 from recovery.engine.actors.actor import preferences
 from recovery.engine.naming import hint
 from recovery.errors import InputError
@@ -94,11 +93,7 @@ def _value(kind: type[Preferences], name: str, value: Any, of: str) -> Any:
     is_time = name in setting_names(kind) and type_of(kind, name) is float and name not in RATES | FACTORS
     if not is_time:
         return value
-    if isinstance(value, timedelta):
-        return timedelta.total_seconds(value)
-    if isinstance(value, str):
-        try:
-            return parse_duration(value)
-        except ValueError as error:
-            raise InputError(f"{of}: {name}={given.shown(value)}: {error}") from None
-    return value
+    try:
+        return given.duration(value) if isinstance(value, timedelta | str) else value
+    except ValueError as error:
+        raise InputError(f"{of}: {name}={given.shown(value)}: {error}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import timedelta
 from typing import Any
 
 from recovery.engine.actors.context import check_may_wait
@@ -21,16 +22,16 @@ SHORTEST_ASK, LONGEST_ASK = 1.0, 5.0
 is told, too."""
 
 
-def await_result(resources: Resources, process_id: str, timeout: float | None) -> Any:
+def await_result(resources: Resources, process_id: str, timeout: float | str | timedelta | None) -> Any:
     """The value of a process, waiting for its end up to `timeout` seconds (None: for ever).
 
     Raises ProcessNotFound, ProcessBroken, and ResultTimeout, after which it may be asked again; and InputError if a
     running actor would wait.
     """
     process_id = given.text(process_id, "process_id")
-    timeout = None if timeout is None else given.seconds(timeout, "timeout")
-    check_may_wait(process_id, timeout)
-    deadline = None if timeout is None else time.monotonic() + timeout
+    limit = None if timeout is None else given.seconds(timeout, "timeout")
+    check_may_wait(process_id, limit)
+    deadline = None if limit is None else time.monotonic() + limit
     began, waiter = time.monotonic(), threading.Event()
     while True:
         process = resources.store.processes.ended([process_id]).get(process_id)
@@ -42,7 +43,7 @@ def await_result(resources: Resources, process_id: str, timeout: float | None) -
             raise _broken(process)
         now = time.monotonic()
         if deadline is not None and now >= deadline:
-            raise ResultTimeout(f"process {process_id} has not ended within {timeout:g} s; it goes on")
+            raise ResultTimeout(f"process {process_id} has not ended within {limit:g} s; it goes on")
         pause = pause_after(now - began)
         waiter.wait(pause if deadline is None else min(pause, deadline - now))
 
