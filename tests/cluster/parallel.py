@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,12 @@ app = Recovery()
 @app.process(worker_timeout=600)
 def computes() -> list[Any]:
     """Children of each kind: what they came to."""
-    with ProcessPoolExecutor(2) as executor:
-        found: list[Any] = list(executor.map(abs, [-1, -2]))
-    with multiprocessing.Pool(2) as pool:
-        found += pool.map(abs, [-3])
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
-        found.append(executor.submit(abs, -4).result())
+    with ProcessPoolExecutor(2) as pool:
+        found: list[Any] = list(pool.map(abs, [-1, -2]))
+    with multiprocessing.Pool(2) as workers:
+        found += workers.map(abs, [-3])
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        found.append(pool.submit(abs, -4).result())
     child = multiprocessing.Process(target=run_until, args=("/nowhere", 600, None))
     child.start()
     child.terminate()
@@ -41,6 +42,17 @@ def writes() -> list[str]:
     faulthandler.enable()
     faulthandler.disable()
     return [sys.stdout.encoding, sys.stderr.encoding]
+
+
+@cache
+def executor() -> ProcessPoolExecutor:
+    """One for each process of the pool, kept from task to task, and never shut down."""
+    return ProcessPoolExecutor(2)
+
+
+@app.process(worker_timeout=600)
+def keeps_an_executor() -> list[int]:
+    return [executor().submit(os.getpid).result()]
 
 
 def leave_sign(folder: str) -> None:

@@ -29,12 +29,18 @@ def test_a_task_has_children_and_streams_and_its_children_end_with_it(cluster: C
     def children() -> list[int]:
         return [int(sign.name.split("-")[1]) for sign in Path(cluster.folder).glob("child-*")]
 
+    kept = cluster.app.result(cluster.app.start("keeps_an_executor"), timeout=20)
+    assert cluster.app.result(cluster.app.start("keeps_an_executor"), timeout=20) == kept
     running = cluster.app.start("has_children", cluster.folder)
     # One for run_until of the task, and of each child and grandchild.
     wait_until(lambda: len(children()) == 4 and len(cluster.began()) == 5, 20, "two children, with one child each")
     first = children()
     (pid,) = set(cluster.began()) - set(first)
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not any(map(lives, first)), 20, "the end of all that it had started")
+    wait_until(lambda: not any(map(lives, [*first, *kept])), 20, "the end of all that it had started")
     cluster.go()
     assert cluster.app.result(running, timeout=30) is None
+    (kept,) = cluster.app.result(cluster.app.start("keeps_an_executor"), timeout=20)
+    os.kill(worker.pid, signal.SIGTERM)
+    assert worker.wait(10), "who leaves an executor open does not keep the worker from its end"
+    wait_until(lambda: not lives(kept), 10, "the end of the executor's process")
