@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from recovery import Recovery
-from tests.cluster.app import run_until
+from tests.cluster.app import PAUSE, run_until
 
 app = Recovery()
 
@@ -27,11 +27,20 @@ def computes() -> list[Any]:
         found += workers.map(abs, [-3])
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         found.append(pool.submit(abs, -4).result())
-    child = multiprocessing.Process(target=run_until, args=("/nowhere", 600, None))
-    child.start()
-    child.terminate()
-    child.join()
     return [*found, multiprocessing.current_process().name.partition("-")[0]]
+
+
+@app.process(worker_timeout=600)
+def terminates(count: int) -> list[int | None]:
+    """How children ended that were told to end while they began."""
+    children = [multiprocessing.Process(target=PAUSE.wait, args=(600,)) for _ in range(count)]
+    for child in children:
+        child.start()
+        child.terminate()
+        child.join(5)
+    for child in children:
+        child.kill()
+    return sorted({child.exitcode for child in children}, key=str)
 
 
 @app.process(worker_timeout=600)
@@ -47,7 +56,7 @@ def writes() -> list[str]:
 @cache
 def executor() -> ProcessPoolExecutor:
     """One for each process of the pool, kept from task to task, and never shut down."""
-    return ProcessPoolExecutor(2)
+    return ProcessPoolExecutor(1)
 
 
 @app.process(worker_timeout=600)

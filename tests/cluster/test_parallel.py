@@ -21,6 +21,8 @@ def test_a_task_has_children_and_streams_and_its_children_end_with_it(cluster: C
     worker = cluster.worker()
     computed, written = cluster.app.start("computes"), cluster.app.start("writes")
     assert cluster.app.result(computed, timeout=30) == [1, 2, 3, 4, "ForkPoolWorker"]
+    ended = cluster.app.result(cluster.app.start("terminates", 50), timeout=60)
+    assert ended == [-signal.SIGTERM], "as in any program: nobody else's handler runs first"
     assert cluster.app.result(written, timeout=20) == ["utf-8", "utf-8"]
     lines = worker.last_lines(200)
     assert "by a subprocess" in lines, "past the log, to where the worker writes"
