@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from recovery import tracing
-from recovery.engine.actors.actor import Actor, check_function, encode_call
+from recovery.engine.actors.actor import Actor, call_of, check_function, encode_call
 from recovery.engine.actors.declared import (
     actor_preferences,
     as_settings,
@@ -295,7 +295,7 @@ class Recovery:
         where MongoDB did not confirm all.
         """
         actor = self._process_type(process)
-        calls = [_call(actor.name, number, one) for number, one in enumerate(arguments)]
+        calls = [call_of(actor.name, number, one) for number, one in enumerate(arguments)]
         keys: list[str | None] = [None] * len(calls)
         if custom_ids is not None:
             keys = [given.text(one, f"custom_ids[{number}]") for number, one in enumerate(custom_ids)]
@@ -375,18 +375,6 @@ def _checked_name(name: str | None) -> str | None:
     if callable(name):
         raise InputError(f"{_where(name)}: write the decorator with parentheses, as in @app.actor()")
     return None if name is None else given.text(name, "name of an actor")
-
-
-def _call(name: str, number: int, one: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The positional and named arguments of one of many."""
-    if isinstance(one, list | tuple):
-        return tuple(one), {}
-    if isinstance(one, Mapping):
-        return (), dict(one)
-    raise InputError(
-        f"arguments[{number}] of {name} is {given.shown(one)}: give a list or tuple of what it is called with, such as "
-        "[10], or a dict of that by name"
-    )
 
 
 def _encoded(actor: Actor[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, str | None]:

@@ -38,9 +38,12 @@ class Program:
     def __init__(self, made: Settings) -> None:
         self.world = World(made)
         self.versions, self.ran = Counter[str](), Counter[str]()
-        node = self.world.app.actor("node")(self.run)
-        self.node = node
-        self.world.app.process("tree")(self.run)
+
+        def run(of: Node, inputs: list[Any]) -> Any:
+            return self.run(of, inputs)
+
+        self.node = self.world.app.actor("node")(run)
+        self.world.app.process("tree")(run)
         self.world.tell()
 
     def run(self, of: Node, inputs: list[Any]) -> Any:

@@ -169,7 +169,8 @@ def check_function(name: str, function: Callable[..., Any]) -> None:
     awaited or iterated over, and each of its tasks would end with an error."""
     if isinstance(function, type):
         raise InputError(f"actor {name} is a class, and its tasks would have objects as values: register a function")
-    if isinstance(function, MethodType):
+    # The `schedule` of another actor is the same in each worker.
+    if isinstance(function, MethodType) and not isinstance(function.__self__, Actor):
         raise InputError(
             f"actor {name} is a method of an object, and each worker would have another object: register a function "
             "that makes what it needs, or gets it as arguments"
@@ -188,6 +189,18 @@ def check_function(name: str, function: Callable[..., Any]) -> None:
             f"actor {name} is a generator (it has a `yield`), and a task has one value: return a list, or schedule a "
             "task for each part"
         )
+
+
+def call_of(name: str, number: int, one: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the positional and named arguments of one of many starts. Raises InputError."""
+    if isinstance(one, list | tuple):
+        return tuple(one), {}
+    if isinstance(one, Mapping):
+        return (), dict(one)
+    raise InputError(
+        f"arguments[{number}] of {name} is {given.shown(one)}: give a list or tuple of what it is called with, such as "
+        "[10], or a dict of that by name"
+    )
 
 
 def encode_call(actor: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Encoded:
