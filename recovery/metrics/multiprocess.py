@@ -1,20 +1,31 @@
 """Metrics of many processes, from the files that prometheus-client keeps for each of them.
 
 The files outlive their processes, so what a killed worker counted stays counted. They may be read while they
-are written.
+are written, or removed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from prometheus_client import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
+TRIES = 3
+"""How often the files are looked for, if some are removed meanwhile."""
+
 
 def collect(*folders: Path | str) -> list[Metric]:
     """The sums over all processes that keep, or kept, files in these folders."""
+    for _ in range(TRIES - 1):
+        with suppress(FileNotFoundError):  # one was removed after it was found
+            return _collect(folders)
+    return _collect(folders)
+
+
+def _collect(folders: Iterable[Path | str]) -> list[Metric]:
     # A file is empty while it is being made, and for good if its process was killed just then.
     files = [str(file) for folder in folders for file in Path(folder).glob("*.db") if file.stat().st_size]
     return list(MultiProcessCollector.merge(files))  # type: ignore[no-untyped-call]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from recovery.store import check_server, roles
 from recovery.worker import control, hangup
 from recovery.worker.canary import consume_canary
 from recovery.worker.config import SPARK_QUEUE
+from recovery.worker.counting import folder
 from recovery.worker.drain import Drain
 from recovery.worker.driving import Driving
 from recovery.worker.identity import identify
@@ -93,7 +95,7 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
 
     def start(self, worker: Any) -> None:
         app = self.served
-        _serve_metrics(app)
+        _serve_metrics(app, pool_has_processes=has_processes(worker))
         self.exits = _watch_children(worker)
         self.lifeline.start()
         self.hung.start()
@@ -219,10 +221,15 @@ def _watch_children(worker: Any) -> Exits | None:
     return exits
 
 
-def _serve_metrics(app: Recovery) -> None:
+def _serve_metrics(app: Recovery, *, pool_has_processes: bool) -> None:
     from recovery.metrics.exporter import serve
 
     counting.begin(app.actors)
+    if pool_has_processes and app.settings.metrics_port != folder.OFF and folder.FOLDER not in os.environ:
+        log.warning(
+            "metrics lack what the pool's processes count, because %s: have TMPDIR, or %s, name a folder that this "
+            "worker may write to", folder.why_none(), folder.FOLDER,
+        )  # fmt: skip
     try:
         serve(app.settings, app.resources.store, app.resources.broker)
     except RecoveryError as error:  # a host that is none of ours, a port that is taken

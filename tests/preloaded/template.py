@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 import recovery.worker
 from recovery.metrics import WORKERS_LOST
 from recovery.settings import current
+from recovery.worker.counting import folder
 
 MOST = 1_000_000
 """Bytes of an order."""
@@ -139,7 +140,7 @@ def _live_in(env: Mapping[str, str]) -> None:
     os.environ.clear()
     os.environ.update(env)
     tempfile.tempdir = None  # which was asked of another environment
-    recovery.worker.keep_metrics()
+    folder.keep_metrics()
     WORKERS_LOST.inc(0)  # who counts first in another process has all counters begin there, at 0
 
 
