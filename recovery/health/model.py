@@ -66,6 +66,7 @@ class Cause(_Code):
     WORKERS_LOST = auto()
     WORKER_WITHOUT_MONGODB = auto()
     SLOTS_HANG = auto()
+    SLOTS_FAIL = auto()
     ACTORS_UNSERVED = auto()
     ACTORS_BLOCKED = auto()
     QUEUES_UNSERVED = auto()

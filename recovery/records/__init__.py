@@ -36,7 +36,7 @@ from recovery.records.states import LIVE_DECISIONS, DecisionState, ProcessState
 from recovery.records.task import Call, Child, Task
 from recovery.records.trace import Trace
 from recovery.records.values import Encoded, Promise
-from recovery.records.worker import FreedSlots, HungSlot, QueueStatistics, Worker, is_same_deadline
+from recovery.records.worker import FailingSlots, FreedSlots, HungSlot, QueueStatistics, Worker, is_same_deadline
 
 __all__ = [
     "LIVE_DECISIONS",
@@ -51,6 +51,7 @@ __all__ = [
     "DecisionState",
     "Encoded",
     "ErrorInfo",
+    "FailingSlots",
     "Failure",
     "FreedSlots",
     "Graph",

@@ -21,6 +21,16 @@ class HungSlot(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FailingSlots(Record):
+    """Slots of a worker that claimed tasks and could run none, for a reason that is no task's."""
+
+    in_a_row: int
+    """How many were replaced for that since a task was last done there."""
+    reason: str
+    """What the last task failed for that could not be run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FreedSlots(Record):
     """Slots that were freed of attempts that hung, of one actor: `id` is its name."""
 
@@ -76,6 +86,8 @@ class Worker(Record):
     """Whether it drives Spark: it takes operations that are left to it."""
     hung: tuple[HungSlot, ...] = ()
     """Of its slots those that hang, for as long as they are not freed."""
+    failing: FailingSlots | None = None
+    """Of its slots those that claim tasks and run none, while there are some."""
     version: str | None = None
     """Of the library that it runs. Absent of versions that did not tell."""
     application: str | None = None

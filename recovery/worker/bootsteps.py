@@ -38,6 +38,7 @@ from recovery.worker.sharing import save_actors
 from recovery.worker.slots.board import SharedBoard
 from recovery.worker.slots.children import allow_children
 from recovery.worker.slots.exits import Exits
+from recovery.worker.slots.fitness import Fitness
 from recovery.worker.slots.freeing import by_ending, by_killing
 from recovery.worker.slots.hung import HungSlots
 from recovery.worker.start_up import keep_what_is_imported, take_short_turns, wait_for_servers
@@ -83,10 +84,12 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
         Running.lifeline = self.lifeline = Lifeline(app, record, self.consuming)
         Running.stale = self.stale = StaleMessages(app)
         Running.board = board = board_of(worker)
+        Running.fitness = fitness = Fitness()
         self.drain = Drain(app, self.lifeline, board, lambda: processes(worker).values())
         free = by_killing(board) if isinstance(board, SharedBoard) else by_ending(board, self._end_hung)
         self.hung = HungSlots(app, board, worker.hostname, free)
         self.lifeline.hung = self.hung.report
+        self.lifeline.failing, self.lifeline.may_take = fitness.report, fitness.may_take
         self.scanning: Scanning | None = None
         self.operating: Operating | None = None
         self.exits: Exits | None = None

@@ -22,7 +22,8 @@ from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.messages.hints import hints
 from recovery.worker.messages.stale import StaleMessages
 from recovery.worker.messages.transport import Channel
-from recovery.worker.slots.board import Board
+from recovery.worker.slots.board import Board, SharedBoard
+from recovery.worker.slots.fitness import LIMIT, UNFIT, Fitness
 from recovery.worker.slots.lifetime import OwnLifetime
 from recovery.worker.slots.pool_host import GivenBack, PoolHost
 
@@ -40,6 +41,7 @@ class Running:
     lifeline: Lifeline | None = None
     stale: StaleMessages | None = None
     board: Board | None = None
+    fitness: Fitness | None = None
     batches: tuple[int, Batches] | None = None
     """And the process that has them: a fork makes its own."""
 
@@ -54,7 +56,10 @@ class AttemptRequest(Request):  # type: ignore[misc]
         died = isinstance(error, WorkerLostError | SystemExit | KeyboardInterrupt)
         if died and self.worker_pid and Running.lifeline is not None:
             ran = Running.board.last_run(self.worker_pid) if Running.board is not None else None
-            Running.lifeline.child_died(self.worker_pid, _how_it_ended(error), ran)
+            how = _how_it_ended(error)
+            Running.lifeline.child_died(self.worker_pid, how, ran)
+            if how == ENDED_UNFIT:
+                note_unfit(f"pool process {self.worker_pid}")
         if isinstance(error, Reject) and Running.lifeline is not None:
             Running.lifeline.on_blocked_message()
         if isinstance(error, Ignore) and Running.stale is not None:
@@ -62,8 +67,28 @@ class AttemptRequest(Request):  # type: ignore[misc]
         return super().on_failure(exc_info, *args, **kwargs)
 
 
+ENDED_UNFIT = f"ended with exit code {UNFIT}"
+
+
+def note_unfit(slot: str) -> None:
+    """A slot could run none of the tasks that it claimed: log that, and have the worker take nothing for a while if it
+    is not the first in a row."""
+    if Running.fitness is None or Running.lifeline is None:
+        return
+    Running.fitness.ended_unfit()
+    log.error(
+        "%s of this worker could run none of the last %d tasks that it claimed (%s): see what this machine lacks",
+        slot, LIMIT, Running.fitness.reason,
+    )  # fmt: skip
+    if not Running.fitness.may_take():
+        log.error("slots that were replaced can run no task either: this worker takes nothing for a while")
+        Running.lifeline.hold()
+
+
 def _how_it_ended(error: BaseException) -> str:
     """How a pool process ended, by what the pool says; nothing if that is not known."""
+    if isinstance(error, SystemExit) and error.code:  # raised in the process, which the pool hands on before it ends
+        return f"ended with exit code {error.code}"
     found = _STATUS.search(str(error)) if isinstance(error, WorkerLostError) else None
     if found is None:
         return ""
@@ -91,6 +116,7 @@ def _attempt(app: Recovery, actor: Actor[..., Any]) -> Any:
         slot = _slot(app)
         try:
             result = slot.run(actor, decision_id, pass_key)
+            _end_if_unfit(slot)
         except GivenBack:
             log.info("%s: its result is discarded, since the task was given back", slot.trying.last or decision_id)
             return
@@ -99,6 +125,8 @@ def _attempt(app: Recovery, actor: Actor[..., Any]) -> Any:
                 SAID.warning("%s: not done (%s); it is requeued", decision_id, in_a_line(error))
                 return
             tell(decision_id, error)  # of what another program wrote: its deadline stands
+            slot.host.was_not_done(decision_id, None, error)
+            _end_if_unfit(slot)
             return
         except BaseException:
             if threading.current_thread() is threading.main_thread():
@@ -117,15 +145,31 @@ def _attempt(app: Recovery, actor: Actor[..., Any]) -> Any:
     return attempt
 
 
+def _end_if_unfit(slot: Slot) -> None:
+    """End this pool process if it can run no task, after it gave back those that it could not run. A thread can't be
+    replaced: its worker notes it."""
+    fitness = Running.fitness
+    if fitness is None or not fitness.is_unfit:
+        return
+    try:
+        slot.give_back_unrun(fitness.take_unrun(), RuntimeError(fitness.reason))
+    except Exception as error:  # their deadlines stand
+        log.warning("tasks that could not be run are not given back (%s); their deadlines requeue them", error)
+    if isinstance(Running.board, SharedBoard):
+        raise SystemExit(UNFIT)
+    note_unfit(f"thread {threading.get_native_id()}")
+
+
 def _slot(app: Recovery) -> Slot:
     """A place for attempts in this pool process or thread, which claims in its own name: two that got the same message
     must not take each other's claim for their own."""
     assert Running.lifeline is not None and Running.board is not None, "attempts run in workers, which have both"
+    assert Running.fitness is not None, "attempts run in workers, which have it"
     worker = Running.lifeline.worker
     served = {name: app.actors[name] for name in worker.queues}
     thread = None if threading.current_thread() is threading.main_thread() else threading.get_native_id()
     name = holder(worker.id, os.getpid(), thread)
-    return Slot(app.resources, app.applier, served, name, PoolHost(Running.board), _batches(app))
+    return Slot(app.resources, app.applier, served, name, PoolHost(Running.board, Running.fitness), _batches(app))
 
 
 def _batches(app: Recovery) -> Batches | None:

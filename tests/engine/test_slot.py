@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from recovery import Recovery, heartbeat
-from recovery.engine import Result, Slot
+from recovery.engine import Host, Result, Slot
 from recovery.engine.lifecycle import attempt
 from recovery.errors import NotInActor
-from recovery.records import DecisionState, ProcessState
+from recovery.records import Decision, DecisionState, ProcessState
 from recovery.records.ids import new_pass
 from tests.clock import Clock
 from tests.store.writing import contents, is_close
@@ -321,3 +322,47 @@ def test_a_message_in_another_actors_queue_runs_nothing(world: World) -> None:
     assert slot(world).run(world.app.actors["other"], *message) is Result.STALE_MESSAGE
     assert ran == []
     assert slot(world).run(world.app.actors["order"], *message) is Result.FINISHED
+
+
+class Noting(Host):
+    """Cannot run anything while it is `sick`, and notes what it is told."""
+
+    def __init__(self) -> None:
+        self.sick, self.done = True, 0
+        self.not_done: list[tuple[str, bool]] = []
+        """Decisions, and whether they may be given back."""
+
+    def running(self, decision: Decision, timeout: float) -> AbstractContextManager[object]:
+        if self.sick:
+            raise FileNotFoundError(2, "no folder")
+        return super().running(decision, timeout)
+
+    def was_done(self) -> None:
+        self.done += 1
+
+    def was_not_done(self, decision_id: str, pass_key: str | None, error: Exception) -> None:  # noqa: ARG002
+        self.not_done.append((decision_id, pass_key is not None))
+
+
+def test_what_a_slot_can_not_run_is_noted_and_given_back_uncounted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it was claimed too often: it may be to blame itself, and has to end."""
+    monkeypatch.setattr(attempt, "MAX_UNCOUNTED", 1)
+    decision_id, (_, pass_key) = start(world, lambda: 1)
+    host = Noting()
+    place = Slot(world.app.resources, world.app.applier, world.app.actors, "w#1", host)
+    for number in (1, 2):
+        with pytest.raises(FileNotFoundError):
+            place.run(world.app.actors["order"], decision_id, pass_key)
+        assert (host.done, host.not_done) == (0, [(decision_id, True), (decision_id, False)][:number])
+        place.give_back_unrun({decision_id: pass_key}, FileNotFoundError())
+        decision = world.store.decisions.get(decision_id)
+        assert decision is not None
+        assert (decision.state, decision.timeouts, decision.attempts) == (DecisionState.QUEUED, 0, number)
+        assert decision.pass_key is not None and world.pop(["order"]) is None, (
+            "it gets no message: it would come at once"
+        )
+        pass_key = decision.pass_key
+    host.sick = False
+    assert place.run(world.app.actors["order"], decision_id, pass_key) is Result.FINISHED and host.done == 1

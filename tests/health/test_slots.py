@@ -12,7 +12,7 @@ from recovery.health import Level
 from recovery.health.model import Cause
 from recovery.health.slots import RECENT, SHOWN
 from recovery.metrics.slots import freed_slots
-from recovery.records import HungSlot
+from recovery.records import FailingSlots, HungSlot
 from tests.health.conftest import asked, worker
 from tests.world import World
 
@@ -72,3 +72,13 @@ def test_the_metric_begins_at_0(world: World, freed: int) -> None:
         world.store.hung.note_freed("add", "w@host", TASK)
     (sample,) = freed_slots(world.store).samples
     assert (sample.name, sample.labels, sample.value) == ("recovery_hung_slots_total", {"actor": "add"}, freed)
+
+
+def test_slots_that_run_nothing_are_named_with_the_reason(world: World) -> None:
+    failing = FailingSlots(in_a_row=2, reason="OSError: no room\x1b[31m")
+    world.store.workers.beat(worker().evolve(failing=failing), 60)
+    check = asked(world, "slots")
+    assert (check.level, check.cause) == (Level.WARNING, Cause.SLOTS_FAIL)
+    assert check.found == "claim tasks and can run none on w: 2 slots in a row, the last for OSError: no room\\x1b[31m"
+    world.store.workers.beat(worker(), 60)
+    assert asked(world, "slots").level is Level.OK

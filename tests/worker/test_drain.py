@@ -23,6 +23,7 @@ from recovery.settings import Settings
 from recovery.worker import drain, tasks
 from recovery.worker.drain import Drain
 from recovery.worker.slots.board import HUNG, ThreadBoard
+from recovery.worker.slots.fitness import Fitness
 from recovery.worker.tasks import Running
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
@@ -163,6 +164,7 @@ class Ending:
         assert message is not None
         lifeline: Any = SimpleNamespace(stop=lambda: None, worker=SimpleNamespace(id="w", queues=("asks",)))
         Running.lifeline, Running.board = lifeline, ThreadBoard(lambda: 1)
+        Running.fitness = Fitness()
         attempt = tasks._attempt(self.app, self.app.actors["asks"])
         self.thread = threading.Thread(target=attempt, args=arguments(message))
         self.thread.start()

@@ -113,6 +113,13 @@ class Host:
         del decision, timeout
         return nullcontext()
 
+    def was_done(self) -> None:
+        """A claimed task was done here, whatever came of it."""
+
+    def was_not_done(self, decision_id: str, pass_key: str | None, error: Exception) -> None:
+        """A task was claimed here, and could not be run for an error that is neither its function's nor a server's.
+        With its pass it may be given back."""
+
 
 KIND_LENGTH, MESSAGE_LENGTH = 100, 500
 """Characters that are kept: the longest name of a class in Python's own library has 30."""

@@ -42,6 +42,11 @@ CONTINUE_FOR = 0.5
 shares the worker with the queue: it waits as long for others as others wait for it."""
 
 
+MAX_UNCOUNTED = 20
+"""Claims of a task after which it is not given back any more by processes that can't run it. The task itself may be to
+blame, and has to end: from then on each claim counts as a lost attempt."""
+
+
 class Slot:
     """A place that attempts run in: one pool process or thread, on behalf of one holder of claims."""
 
@@ -57,8 +62,8 @@ class Slot:
         """`actors` are those whose queues this worker serves; `holder` is no other slot's while this one runs. With
         `batches` it goes on with what else is queued, where its tasks prove short."""
         self._resources, self._applier, self._actors, self.holder = resources, applier, actors, holder
-        self._host = host or Host()
-        self.trying = Trying(resources, actors, self._host)
+        self.host = host or Host()
+        self.trying = Trying(resources, actors, self.host)
         self._batches = batches
         self._held: Decision | None = None
 
@@ -87,8 +92,9 @@ class Slot:
             if claimed is None:
                 metrics.STALE.labels("message").inc()
                 return Result.STALE_MESSAGE
+            self._held = claimed
             observe_wait(claimed)
-            return self._run_on(actor, claimed, min(until, time.monotonic() + CONTINUE_FOR))
+            result = self._run_on(actor, claimed, min(until, time.monotonic() + CONTINUE_FOR))
         except DamagedRecord as damage:  # of the claim itself; at its deadline it is seen to
             tell(decision_id, damage)
             return Result.NOT_READY
@@ -96,6 +102,25 @@ class Slot:
             if self._held is not None:
                 self._give_back(self._held, error)
             raise
+        except Exception as error:  # its deadline stands, unless it is this process's fault
+            if not is_of_servers(error):
+                self.was_not_done(self._held, decision_id, error)
+            raise
+        self.host.was_done()
+        return result
+
+    def was_not_done(self, held: Decision | None, decision_id: str, error: Exception) -> None:
+        """Note a task that could not be run here for an error that is neither its function's nor a server's."""
+        may_be_given_back = held is not None and held.attempts <= MAX_UNCOUNTED
+        self.host.was_not_done(
+            held.id if held else decision_id, held.pass_key if held and may_be_given_back else None, error
+        )
+
+    def give_back_unrun(self, passes: Mapping[str, str], error: Exception) -> None:
+        """Requeue {decision: pass} of what this process could not run for this error. It counts as no attempt, and
+        comes again after a while. Raises StoreError."""
+        if passes:
+            requeue_unrun(self._resources, passes, self.holder, error)
 
     def _claim(self, name: str, decision_id: str, pass_key: str, its: ActorPreferences) -> Decision | None:
         """Claim the task of a message; None: the message is stale. In time, or the message is another worker's."""
@@ -255,7 +280,7 @@ class Slot:
 
     def may_take(self, name: str) -> bool:
         """Whether a task of this actor may be run here now."""
-        return name in self._actors and self._host.takes_more and not self._resources.store.preferences.is_blocked(name)
+        return name in self._actors and self.host.takes_more and not self._resources.store.preferences.is_blocked(name)
 
     def actor(self, name: str) -> Actor[..., Any]:
         """An actor that is served here, as it is set now."""

@@ -84,11 +84,14 @@ class Batch:
         try:
             with attempting(decision):
                 self._try(here, hand)
+            self._slot.host.was_done()
         except Exception as error:
             if isinstance(error, StoreError):  # else its deadline stands
                 self._give_back([decision], error)
             if is_of_servers(error):
                 raise
+            if not isinstance(error, StoreError):
+                self._slot.was_not_done(decision, decision.id, error)
             tell(decision.id, error)
 
     def _try(self, here: ClaimedTask, hand: Hand) -> None:

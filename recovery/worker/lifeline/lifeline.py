@@ -24,7 +24,7 @@ from datetime import datetime
 from recovery.engine import LastRun, Recovery
 from recovery.errors import StoreError, StoreUnavailable
 from recovery.queue import MessageId
-from recovery.records import HungSlot, Worker
+from recovery.records import FailingSlots, HungSlot, Worker
 from recovery.records.ids import holder
 from recovery.seldom import Seldom
 from recovery.store import Store
@@ -62,6 +62,10 @@ class Lifeline:
         self._polls = polls
         self.hung: Callable[[], tuple[HungSlot, ...]] = tuple
         """What its record tells of slots that hang."""
+        self.failing: Callable[[], FailingSlots | None] = lambda: None
+        """What its record tells of slots that claim tasks and run none."""
+        self.may_take: Callable[[], bool] = lambda: True
+        """Whether its slots can run what it takes."""
         self._app = app
         self._settings = app.settings
         # A connection that died without a word costs one try here, and none of the others' calls.
@@ -120,6 +124,11 @@ class Lifeline:
             log.warning("pool process %d %s; what it had claimed is requeued", pid, how or "died")
             self._rescue.gone(holder(self.worker.id, pid), how, ran)
 
+    def hold(self) -> None:
+        """Take nothing until a heartbeat finds that `may_take` is true. Its record tells why at once."""
+        self._consuming.hold()
+        self._beat_soon.set()
+
     def on_blocked_message(self) -> None:
         """A message of a blocked actor came: look at once what is blocked, or it comes again."""
         self._look_soon()
@@ -171,7 +180,7 @@ class Lifeline:
         except Exception:  # nothing may end the thread; the next heartbeat is soon
             log.exception("heartbeat failed")
         finally:
-            if told:
+            if told and self.may_take():
                 self._consuming.go_on()
             else:
                 self._consuming.hold()
@@ -212,7 +221,11 @@ class Lifeline:
         paused, timeout = self._consuming.paused, self._settings.heartbeat_timeout
         polls = self._queues.statistics(paused)
         record = self.worker.evolve(
-            paused=tuple(sorted(paused)), hung=self.hung(), polls=polls, clock_ahead=self.judging.clock.wall_ahead
+            paused=tuple(sorted(paused)),
+            hung=self.hung(),
+            failing=self.failing(),
+            polls=polls,
+            clock_ahead=self.judging.clock.wall_ahead,
         )
         return self.judging.look_at_clock(lambda: self._own.workers.beat(record, timeout))
 

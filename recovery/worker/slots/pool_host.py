@@ -10,6 +10,7 @@ from billiard.common import terminate_handler_fired
 from recovery.engine import Host
 from recovery.records import Decision
 from recovery.worker.slots.board import Board
+from recovery.worker.slots.fitness import Fitness
 from recovery.worker.slots.lifetime import OwnLifetime
 
 
@@ -20,8 +21,8 @@ class GivenBack(BaseException):
 class PoolHost(Host):
     """A process of a worker, whose slots say on the board what they run."""
 
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self, board: Board, fitness: Fitness) -> None:
+        self._board, self._fitness = board, fitness
 
     @contextmanager
     def running(self, decision: Decision, timeout: float) -> Iterator[None]:
@@ -40,6 +41,12 @@ class PoolHost(Host):
     def takes_more(self) -> bool:
         """No, once this pool process has reached the limit of its tasks or its memory."""
         return not OwnLifetime.lifetime.is_over
+
+    def was_done(self) -> None:
+        self._fitness.was_done()
+
+    def was_not_done(self, decision_id: str, pass_key: str | None, error: Exception) -> None:
+        self._fitness.was_not_done(decision_id, pass_key, error)
 
     def _let_pass(self) -> None:
         if self._board.closed:
