@@ -9,6 +9,7 @@
     │   │   └── CertificateRefused   or we don't let it tell us more: a certificate doesn't fit, its own or ours
     │   ├── ServerTooOld         answers, with a version that we can't use
     │   ├── ServerSharded        MongoDB is a sharded cluster, which we don't run on
+    │   ├── ServerUnfit          answers, and is not what its address says, or runs in a mode that we can't use
     │   ├── OtherVersion         workers or collections are of another version of this library
     │   ├── StoreError           MongoDB did not do what it was asked for
     │   │   ├── StoreUnavailable     it is away, has no primary, or is too busy: try again (a ServerUnavailable, too)
@@ -103,6 +104,10 @@ class ServerTooOld(ServerError):
 
 class ServerSharded(ServerError):
     """MongoDB is a sharded cluster: what we rely on is promised by one replica set."""
+
+
+class ServerUnfit(ServerError):
+    """A server answers, and is not what its address says, or runs in a mode that we can't use."""
 
 
 class OtherVersion(ServerError):

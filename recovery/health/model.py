@@ -39,6 +39,7 @@ class Cause(_Code):
     REDIS_UNREACHABLE = auto()
     REDIS_REFUSES = auto()
     REDIS_IS_REPLICA = auto()
+    REDIS_UNFIT = auto()
     REDIS_CAN_NOT_SAVE = auto()
     REDIS_FULL = auto()
     REDIS_DROPS_MESSAGES = auto()

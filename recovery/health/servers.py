@@ -11,6 +11,7 @@ from recovery.errors import (
     ServerRefused,
     ServerTooOld,
     ServerUnavailable,
+    ServerUnfit,
     SettingsError,
     StoreDenied,
     StoreUnavailable,
@@ -96,6 +97,8 @@ def redis(resources: Resources) -> Check:
         resources.broker.check()
     except ServerUnavailable as error:
         return _away("redis", Cause.REDIS_UNREACHABLE, error)
+    except ServerUnfit as error:
+        return _away("redis", Cause.REDIS_UNFIT, error)
     except (ServerError, SettingsError) as error:
         return _away("redis", Cause.REDIS_REFUSES, error)
     return judge_redis(resources.broker.condition())

@@ -28,7 +28,7 @@ from redis.exceptions import (
 
 from recovery import certificates, handshake
 from recovery.addresses import public, told
-from recovery.errors import CertificateRefused, ServerRefused, ServerUnavailable
+from recovery.errors import CertificateRefused, ServerRefused, ServerUnavailable, ServerUnfit
 from recovery.queue import condition
 from recovery.queue.aside import ASIDE
 from recovery.queue.clients import client
@@ -49,6 +49,14 @@ AWAY_FOR = 10.0
 """Seconds after a message could not be sent, over two connections, in which others are tried once."""
 NUDGED = "recovery.nudge.sent"
 """A list of one entry that each nudge of a beat writes anew: Redis knows how long ago that was."""
+DEFAULT_HOST, DEFAULT_PORT = "localhost", 6379
+"""Redis's own, as redis-py has them."""
+_MODES = {
+    "cluster": "runs in cluster mode, in which nobody can wait for messages of several queues at once. Give the "
+    "address of a single server (cluster-enabled no)",
+    "sentinel": "is a Sentinel, which keeps no messages. Give the address of the primary that it watches",
+}
+"""Modes of a server that we can't use, and what to do."""
 _REFUSALS = ("NOAUTH", "WRONGPASS", "NOPERM", "DENIED")
 """How answers begin that no waiting helps."""
 
@@ -230,9 +238,10 @@ class Broker:
         return condition.ask(self._redis)
 
     def check(self) -> None:
-        """Raise ServerUnavailable or ServerRefused unless the server answers and lets us in."""
+        """Raise ServerUnavailable, ServerRefused or ServerUnfit unless the server answers, lets us in and is one."""
         try:
             self._redis.ping()
+            mode = self._mode()
         except RedisError as error:
             said = told(error, self._url).rstrip(".")
             if isinstance(error, ConnectionError) and (fault := self._fault()) is not None:
@@ -247,11 +256,23 @@ class Broker:
                 f"Redis at {public(self._url)} does not answer: {said}. Check that it runs, and that this "
                 f"machine reaches it: RECOVERY_BROKER_URL, {network}. For development `recovery up` starts one"
             ) from None
+        if mode in _MODES:
+            raise ServerUnfit(f"Redis at {public(self._url)} {_MODES[mode]} in RECOVERY_BROKER_URL")
+
+    def _mode(self) -> str:
+        """The mode that the server runs in; nothing if it does not say."""
+        try:
+            told: Any = self._redis.execute_command("HELLO")  # type: ignore[no-untyped-call] # each user may ask this
+        except ResponseError:
+            return ""
+        fields = told if isinstance(told, dict) else dict(zip(told[::2], told[1::2], strict=True))
+        return bytes(fields.get(b"mode", b"")).decode(errors="replace")
 
     def _fault(self) -> handshake.Fault | None:
         """What doesn't fit of certificates, ours or the server's."""
         place, tls = client(self._url, os.getpid()).connection_pool.connection_kwargs, certificates.of_redis(self._url)
-        at = place["host"], place["port"]
+        # An address need not name a port.
+        at = place.get("host", DEFAULT_HOST), place.get("port", DEFAULT_PORT)
         return handshake.speaks_tls(at, certificates.REDIS) if tls is None else handshake.fault(at, tls)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import os
 import warnings
+from contextvars import Context
 from functools import lru_cache, partial
 from typing import Any
 
@@ -20,7 +21,7 @@ from pymongo.synchronous import monitor
 from pymongo.topology_description import TopologyDescription
 
 from recovery import certificates, handshake
-from recovery.addresses import public, told
+from recovery.addresses import direct, public, read, told
 from recovery.errors import (
     CertificateRefused,
     PrimaryUnavailable,
@@ -28,6 +29,7 @@ from recovery.errors import (
     ServerRefused,
     ServerTooOld,
     ServerUnavailable,
+    ServerUnfit,
     SettingsError,
 )
 from recovery.sharding import no_mongos, sharded
@@ -35,6 +37,8 @@ from recovery.store.transient import is_transient
 
 Document = dict[str, Any]
 OLDEST_SERVER = (6, 0)
+ASK_TIMEOUT_MS = 1000
+"""Of a server that answered a moment ago, to be asked what it is."""
 
 
 def client(uri: str, within: float | None = None) -> MongoClient[Document]:
@@ -95,8 +99,8 @@ def wait_for_no_monitor() -> None:
 
 
 def check_server(uri: str, timeout: float = 5.0) -> None:
-    """Raise ServerUnavailable, ServerRefused, ServerTooOld or ServerSharded unless the server at `uri` answers and can
-    serve us."""
+    """Raise ServerUnavailable, ServerRefused, ServerTooOld, ServerUnfit or ServerSharded unless the server at `uri`
+    answers and can serve us."""
     with open_client(uri, serverSelectionTimeoutMS=int(timeout * 1000)) as probe:
         try:
             hello = probe.admin.command("hello")
@@ -109,10 +113,14 @@ def check_server(uri: str, timeout: float = 5.0) -> None:
     if hello.get("msg") == "isdbgrid":
         raise sharded(uri)
     if "setName" not in hello:
-        raise ServerUnavailable(
-            f"MongoDB at {public(uri)} is a standalone server; majority writes need a replica set (one "
-            "node is enough): start mongod with --replSet rs0 and run rs.initiate() once"
-        )
+        raise _standalone(uri)
+
+
+def _standalone(uri: str) -> ServerUnavailable:
+    return ServerUnavailable(
+        f"MongoDB at {public(uri)} is a standalone server; majority writes need a replica set (one "
+        "node is enough): start mongod with --replSet rs0 and run rs.initiate() once"
+    )
 
 
 def _refused_or_away(uri: str, error: PyMongoError, known: TopologyDescription) -> ServerError:
@@ -128,15 +136,55 @@ def _refused_or_away(uri: str, error: PyMongoError, known: TopologyDescription) 
             f"{', '.join(sorted(answering))}. "
             "An election takes up to 12 s; if it stays, `recovery doctor` tells which members reach each other"
         )
+    if not known.server_descriptions():  # pymongo forgets servers that are not of the set that the address names
+        return _of_another_set(uri, error)
+    if any(one.server_type_name == "RSGhost" for one in known.server_descriptions().values()):
+        return ServerUnavailable(
+            f"MongoDB at {public(uri)} is of no replica set yet, or was removed from it: run rs.initiate() once, or "
+            "rs.add() on the set's primary"
+        )
     tls = certificates.of_mongodb(uri)
     if (fault := _fault(known, tls)) is not None:
         return CertificateRefused(f"MongoDB at {public(uri)}{fault}")
-    reason = told(error, uri).split(", Timeout:")[0].split(" (configured timeouts:")[0][:300].rstrip(".")
     network = "network, TLS" if tls is None else "network, and whether it speaks TLS at this port"
     return ServerUnavailable(
-        f"MongoDB at {public(uri)} does not answer: {reason}. Check that it runs, and that this "
+        f"MongoDB at {public(uri)} does not answer: {_reason(uri, error)}. Check that it runs, and that this "
         f"machine reaches it: RECOVERY_MONGO_URI, {network}. For development `recovery up` starts one"
     )
+
+
+def _of_another_set(uri: str, error: PyMongoError) -> ServerError:
+    """What the servers of an address are whose `replicaSet` names another set than theirs."""
+    parts = read(uri)
+    wanted = next((value for name, value in parts.options if name.lower() == "replicaset"), "") if parts else ""
+    for place in parts.hosts.split(",") if parts is not None and parts.scheme == "mongodb" else ():
+        try:
+            # Outside of the caller's time limit, which the first question has used up.
+            name = Context().run(_set_name, direct(uri, place))
+        except PyMongoError:
+            continue  # another one may answer
+        if name is None:
+            return _standalone(uri)
+        return ServerUnfit(
+            f"MongoDB at {public(uri)} is of another replica set: {place} is of {name!r}, and the address has "
+            f"replicaSet={wanted}. Correct replicaSet in RECOVERY_MONGO_URI"
+        )
+    return ServerUnfit(
+        f"MongoDB at {public(uri)} has no server of the replica set {wanted!r}, which the address names: "
+        f"{_reason(uri, error)}. Correct replicaSet, or the hosts, in RECOVERY_MONGO_URI"
+    )
+
+
+def _set_name(uri: str) -> str | None:
+    """The replica set that a server is of. Raises PyMongoError."""
+    with open_client(uri, serverSelectionTimeoutMS=ASK_TIMEOUT_MS) as probe:
+        name: str | None = probe.admin.command("hello").get("setName")
+        return name
+
+
+def _reason(uri: str, error: PyMongoError) -> str:
+    """What a driver says, without all that it knows of the servers."""
+    return told(error, uri).split(", Timeout:")[0].split(" (configured timeouts:")[0][:300].rstrip(".")
 
 
 def _fault(known: TopologyDescription, tls: certificates.Tls | None) -> str | None:

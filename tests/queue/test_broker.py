@@ -6,22 +6,26 @@ import base64
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 import redis
+from redis import connection
 
-from recovery import seldom
-from recovery.errors import BrokerError, ServerRefused, ServerUnavailable, SettingsError
+from recovery import Recovery, seldom
+from recovery.errors import BrokerError, ServerRefused, ServerUnavailable, ServerUnfit, SettingsError
+from recovery.health.model import Cause
+from recovery.health.servers import redis as check_redis
 from recovery.queue import SETTINGS_CHANGED, Broker
 from recovery.queue import broker as module
 from recovery.settings import Settings
 from recovery.stack.ports import HOST, free_port
 from recovery.stack.valkey import Valkey
 from recovery.store import Queued
+from recovery.worker.start_up import wait_for_servers
 from tests.silence import way_to
 from tests.waiting import wait_until
 
@@ -244,3 +248,41 @@ def test_what_is_no_queue_has_no_messages_and_hides_no_others(emptied: Settings)
     with redis.Redis.from_url(emptied.broker_url) as server:
         server.set("another", "program's")
     assert broker.depths(["another", "actor1", "none"]) == {"another": 0, "actor1": 1, "none": 0}
+
+
+def test_an_address_without_a_port_and_no_server_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection.Connection, "_connect", _refused)
+    with pytest.raises(ServerUnavailable, match=r"Redis at redis://127\.0\.0\.1 does not answer: .*Check that it runs"):
+        Broker("redis://127.0.0.1/0").check()
+
+
+def _refused(_: object) -> None:
+    raise ConnectionRefusedError(111, "Connection refused")
+
+
+class InAMode(Valkey):
+    """A server of another mode than ours."""
+
+    options: Sequence[str] = ()
+
+    def _command(self) -> Sequence[str | Path]:
+        ours = list(super()._command())
+        del ours[ours.index("--databases") : ours.index("--databases") + 2]
+        return [*ours, *self.options]
+
+
+@pytest.mark.thorough
+def test_a_server_in_cluster_mode_is_refused(tmp_path: Path, settings: Settings) -> None:
+    """Before a worker waits for messages of several queues at once, which it refuses each time."""
+    server = InAMode(tmp_path / "data", tmp_path / "log")
+    server.options = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    try:
+        server.start()
+        with pytest.raises(
+            ServerUnfit, match=r"runs in cluster mode, .*\. Give the address of a single server .* in REC"
+        ):
+            wait_for_servers(Broker(server.url).check, 60)
+        app = Recovery(settings.model_copy(update={"broker_url": server.url}))
+        assert check_redis(app.resources).cause is Cause.REDIS_UNFIT
+    finally:
+        server.stop()
