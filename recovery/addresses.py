@@ -48,7 +48,9 @@ _OPTIONS = frozenset(_KNOWN.split())
 """Names of options, in small letters. One of another name may be the rest of a password that was cut by a ? or a &."""
 _SECRET = re.compile(r"(?i)password|properties|token|secret")
 """In the name of an option whose value is shown in no case."""
-_PLAIN = re.compile(r"true|false|[0-9]{1,9}|majority|required|optional|none|MONGODB-X509|SCRAM-SHA-(1|256)")
+_PLAIN = re.compile(
+    r"true|false|[0-9]{1,9}|majority|required|optional|none|MONGODB-X509|SCRAM-SHA-(1|256)|(snappy|zlib|zstd)(,(snappy|zlib|zstd))*"
+)
 """Values that are no secret whatever they are given for."""
 
 
@@ -134,8 +136,16 @@ def told(error: object, *addresses: str) -> str:
         if parts is None or any(_repeats(text, secret) for secret in parts.secrets()):
             odd = parts is not None and any(name.lower() not in _OPTIONS for name, _ in parts.options)
             more = "; Unknown option: compare what follows the ? with the names in the driver's manual" if odd else ""
+            if not odd and parts is not None and (names := _repeated(text, parts)):
+                more = f"; correct the value of {' and '.join(names)}"
             return f"{type(error).__name__} (its text is not shown, since it repeats a part of the address{more})"
     return text
+
+
+def _repeated(text: str, parts: Address) -> list[str]:
+    """Names of the options whose values a text repeats."""
+    values = {name: {value, unquote(value), unquote_plus(value)} for name, value in parts.options if value}
+    return [name for name, forms in values.items() if any(_repeats(text, form) for form in forms)]
 
 
 def _repeats(text: str, secret: str) -> bool:

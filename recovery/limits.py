@@ -3,6 +3,8 @@ everybody who reads it."""
 
 from __future__ import annotations
 
+import os
+
 LONGEST = 10 * 366 * 86400
 """Ten years, in seconds: the longest time that anything can be given. What is further off is not waited for."""
 
@@ -30,3 +32,11 @@ WAITS_FOR = 86_400.0
 """Seconds after which a queued task is looked at again whose message is still to come, a tenth more or less: a day.
 That a message is lost is found for all of a queue at once (`DecisionQueries.lost_pages`), so this is the net below it.
 A million that wait cost 12 updates a second."""
+
+
+def available_cpus() -> int:
+    """Return how many CPUs this process may use, which may be fewer than the machine has (`taskset`, cpusets)."""
+    try:
+        return len(os.sched_getaffinity(0)) or 1
+    except AttributeError:  # not this system
+        return os.cpu_count() or 1

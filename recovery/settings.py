@@ -10,6 +10,7 @@ Use `load` or `current`: they turn pydantic's errors into a SettingsError that s
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import math
 import os
@@ -276,6 +277,7 @@ def _file(settings_cls: type[BaseSettings]) -> TomlConfigSettingsSource:
     try:
         if path:
             _check_file(path)
+            _check_encoding(path)
         return TomlConfigSettingsSource(settings_cls, Path(path) if path else None)
     except OSError as error:
         raise SettingsError(f"{CONFIG}={_path(path)}: can't be read: {error.strerror}") from None
@@ -290,11 +292,26 @@ def _file(settings_cls: type[BaseSettings]) -> TomlConfigSettingsSource:
 def _check_file(path: str) -> None:
     found = Path(path).stat() if Path(path).exists() else None
     if found is None or not stat.S_ISREG(found.st_mode):
-        raise SettingsError(f"{CONFIG}={_path(path)}: there is no such file")
+        raise SettingsError(f"{CONFIG}={_path(path)}: there is no such file{_oddity(path)}")
     if found.st_size > MAX_FILE_BYTES:
         raise SettingsError(
             f"{CONFIG}={_path(path)}: is larger than {MAX_FILE_BYTES:,} bytes; is it a file of settings?"
         )
+
+
+def _check_encoding(path: str) -> None:
+    """Raise SettingsError for a file that begins with a byte order mark, which TOML has none of."""
+    with Path(path).open("rb") as file:
+        begins = file.read(len(codecs.BOM_UTF8))
+    for mark, encoding in (
+        (codecs.BOM_UTF8, "UTF-8"),
+        (codecs.BOM_UTF16_LE, "UTF-16"),
+        (codecs.BOM_UTF16_BE, "UTF-16"),
+    ):
+        if begins.startswith(mark):
+            raise SettingsError(
+                f"{CONFIG}={_path(path)}: begins with a byte order mark of {encoding}: save it as UTF-8 without one"
+            )
 
 
 def _describe(item: Mapping[str, Any], given: Mapping[str, Any]) -> str:
@@ -305,7 +322,24 @@ def _describe(item: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     shown, origin = _origin(name, given)
     if item["type"] == "extra_forbidden":
         return f"unknown setting {_named(shown)}{origin}: {_suggestion(name, shown)}"
-    return f"setting {shown}{origin}: {_message(item)}; got {_given(name, item['input'])}"
+    return f"setting {shown}{origin}: {_message(item)}; got {_given(name, item['input'])}{_oddity(item['input'])}"
+
+
+_QUOTED = re.compile(r"""(?s)\s*(['"]).*\1\s*""")
+
+
+def _oddity(value: Any) -> str:
+    """What of a wrong text its author may not see."""
+    text = os.fspath(value) if isinstance(value, str | Path) else ""
+    if "\r" in text:
+        return ". It has a carriage return: save the file that it comes from with Unix line ends (LF)"
+    if text.startswith("\ufeff"):
+        return ". It begins with a byte order mark: save the file that it comes from as UTF-8 without one"
+    if _QUOTED.fullmatch(text):
+        return ". It is in quotes, which are a part of it here: leave them out"
+    if text != text.strip():
+        return ". It begins or ends with white space: leave that out"
+    return ""
 
 
 def _given(name: str, value: Any) -> str:

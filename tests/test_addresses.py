@@ -69,3 +69,8 @@ def test_what_a_driver_says(text: str, address: str, is_told: bool) -> None:
     said = told(ValueError(text), address)
     assert is_told == (said == text)
     assert is_told or said.startswith("ValueError (its text is not shown, since it repeats a part of the address")
+
+
+def test_an_option_whose_value_is_to_blame_is_named_without_it() -> None:
+    said = told(KeyError("mine"), "mongodb://h/?tls=true&datetime_conversion=mine")
+    assert said.endswith("a part of the address; correct the value of datetime_conversion)") and "mine" not in said

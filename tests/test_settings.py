@@ -193,6 +193,8 @@ def test_addresses_of_redis(url: str) -> None:
         ("mongodb://h/?nosuch=1", "Unknown option"),
         ("mongodb://h/?tls=true&tlsCAFile=/nosuch/ca.pem", "/nosuch/ca.pem"),
         ("mongodb://h/?maxPoolSize=many", "must be an integer"),
+        ("mongodb://h/?compressors=snappy", "must install the python-snappy module"),
+        ("mongodb://h/?datetime_conversion=datetime_ms", "correct the value of datetime_conversion"),
         (
             "mongodb://h/?tls=true&tlsCertificateKeyFile=/none&tlsCertificateKeyFilePassword=secret",
             "there is no such file",
@@ -247,6 +249,34 @@ def test_a_push_under_way_has_half_a_second_at_the_least(timeout: float, message
     """However short the message timeout is: a page of requeued tasks takes as long to be pushed."""
     loaded = settings.load(message_timeout=timeout)
     assert (loaded.message_margin, loaded.claim_margin) == (pytest.approx(message), pytest.approx(claim))
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("shop:app\r", "It has a carriage return: save the file that it comes from with Unix line ends (LF)"),
+        ("\ufeffshop:app", "It begins with a byte order mark: save the file that it comes from as UTF-8 without one"),
+        ('"shop:app"', "It is in quotes, which are a part of it here: leave them out"),
+        ("'shop:app'", "It is in quotes, which are a part of it here: leave them out"),
+        ("shop:app ", "It begins or ends with white space: leave that out"),
+    ],
+)
+def test_what_can_not_be_seen_of_a_value_is_named(value: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an env file has it that was written on Windows, or for a shell."""
+    monkeypatch.setenv("RECOVERY_APP", value)
+    assert refusal().endswith(f". {said}") and "shop:app\r" not in refusal()
+    monkeypatch.delenv("RECOVERY_APP")
+    monkeypatch.setenv("RECOVERY_CONFIG", value)
+    assert refusal().endswith(f"there is no such file. {said}")
+
+
+@pytest.mark.parametrize(("encoding", "mark"), [("utf-8-sig", "UTF-8"), ("utf-16", "UTF-16")])
+def test_a_byte_order_mark_in_a_file_is_named(config: Path, encoding: str, mark: str) -> None:
+    """As editors on Windows write it."""
+    config.write_text('app = "shop:app"\n', encoding=encoding)
+    assert refusal() == (
+        f"RECOVERY_CONFIG={config}: begins with a byte order mark of {mark}: save it as UTF-8 without one"
+    )
 
 
 def test_file_that_is_not_there(config: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING
 
 from recovery.errors import StoreError
@@ -10,6 +12,8 @@ if TYPE_CHECKING:  # a command that asks nothing of the servers does without the
     from recovery.engine import Resources
     from recovery.metrics.carried import Counted
 
+FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""Environment variable: where prometheus-client keeps files of what many processes count."""
 TIME_LIMIT = 2.0
 """Seconds. It is not what the operator waits for."""
 
@@ -22,6 +26,15 @@ def begin(resources: Resources) -> None:
 
     if not _connected:
         _connected.append((resources, counted()))
+
+
+def count_in_memory() -> None:
+    """Have this command write no files of what it counts, though the environment names a folder for them: `leave` has
+    it counted, and the folder may not be there."""
+    if FOLDER in os.environ and "prometheus_client" not in sys.modules:
+        from prometheus_client import values
+
+        values.ValueClass = values.MutexValue
 
 
 def leave_nothing() -> None:

@@ -6,10 +6,12 @@ on; prometheus-client, for one, must not have been imported before `workers` has
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,6 +23,9 @@ from recovery.durations import show_duration
 from recovery.errors import InputError, SettingsError
 from recovery.forms import LogFormat
 from recovery.settings import PREFIX, Settings, load
+from recovery.shadowing import advice
+
+log = logging.getLogger(__name__)
 
 WORKER_HELP = """Serve your application: run the tasks of its actors, and do its part of the recovery.
 
@@ -79,7 +84,7 @@ def worker(
     concurrency: Annotated[
         int | None,
         # Each is a process of 60 MB and more.
-        typer.Option("--concurrency", "-c", min=1, max=1000, help="Tasks at once; default: one per CPU."),
+        typer.Option("--concurrency", "-c", min=1, max=1000, help="Tasks at once; default: one per CPU that it may use."),
     ] = None,
     pool: Annotated[Pool, typer.Option(help="Processes, or threads of one process.")] = Pool.PREFORK,
     name: Annotated[str, typer.Option("--name", "-n", help="The worker's name; its host is added.")] = "worker",
@@ -137,6 +142,8 @@ def _checked(name: str) -> str:
 
 def become_celery(command: str, options: Sequence[str], settings: Settings) -> None:
     """Turn this process into `celery -A recovery.worker.app COMMAND`, or into an init that runs it."""
+    if found := advice(Path.cwd()):
+        log.warning("%s", found)
     sys.stdout.flush()
     sys.stderr.flush()
     # Its banner is no line of JSON.

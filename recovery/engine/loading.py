@@ -9,6 +9,7 @@ from pathlib import Path
 
 from recovery.engine.app import Recovery
 from recovery.errors import RecoveryError, SettingsError
+from recovery.shadowing import advice
 
 
 def load_app(path: str | None) -> Recovery:
@@ -34,8 +35,10 @@ def load_app(path: str | None) -> Recovery:
     except RecoveryError:
         raise  # of ours, and says itself what is wrong
     except (Exception, SystemExit) as error:  # whatever a module does when it is imported
+        shadows = advice(Path(here))
         raise SettingsError(
             f"RECOVERY_APP={path}: {_place(error)} while {module_name} was imported: {type(error).__name__}: {error}"
+            f"{f'. {shadows}' if shadows else ''}"
         ) from error
     app = getattr(module, name, None)
     if isinstance(app, Recovery):

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from prometheus_client import REGISTRY, CollectorRegistry, Metric, make_wsgi_app
+from prometheus_client import REGISTRY, CollectorRegistry, Metric, make_wsgi_app, values
 from prometheus_client.registry import Collector
 
 from recovery.errors import PortTaken
@@ -39,7 +39,8 @@ def serve(settings: Settings, store: Store, broker: Messages) -> MetricsServer |
     if settings.metrics_port == OFF:
         return None
     registry = CollectorRegistry()
-    registry.register(Shared(Counted(os.environ.get("PROMETHEUS_MULTIPROC_DIR"))))
+    in_files = values.ValueClass._multiprocess
+    registry.register(Shared(Counted(os.environ.get("PROMETHEUS_MULTIPROC_DIR") if in_files else None)))
     registry.register(Shared(Asked(store, broker)))
     server = _listening(settings, make_wsgi_app(registry))
     if server is not None:

@@ -241,7 +241,7 @@ class Broker:
         """Raise ServerUnavailable, ServerRefused or ServerUnfit unless the server answers, lets us in and is one."""
         try:
             self._redis.ping()
-            mode = self._mode()
+            mode = condition.introduce(self._redis).get("mode")
         except RedisError as error:
             said = told(error, self._url).rstrip(".")
             if isinstance(error, ConnectionError) and (fault := self._fault()) is not None:
@@ -256,17 +256,8 @@ class Broker:
                 f"Redis at {public(self._url)} does not answer: {said}. Check that it runs, and that this "
                 f"machine reaches it: RECOVERY_BROKER_URL, {network}. For development `recovery up` starts one"
             ) from None
-        if mode in _MODES:
+        if mode is not None and mode in _MODES:
             raise ServerUnfit(f"Redis at {public(self._url)} {_MODES[mode]} in RECOVERY_BROKER_URL")
-
-    def _mode(self) -> str:
-        """The mode that the server runs in; nothing if it does not say."""
-        try:
-            told: Any = self._redis.execute_command("HELLO")  # type: ignore[no-untyped-call] # each user may ask this
-        except ResponseError:
-            return ""
-        fields = told if isinstance(told, dict) else dict(zip(told[::2], told[1::2], strict=True))
-        return bytes(fields.get(b"mode", b"")).decode(errors="replace")
 
     def _fault(self) -> handshake.Fault | None:
         """What doesn't fit of certificates, ours or the server's."""

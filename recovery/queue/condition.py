@@ -35,6 +35,21 @@ class Condition:
     """By how much `ahead` may be wrong: half of what the question took."""
 
 
+def introduce(redis: Redis) -> dict[str, str]:
+    """Return what a server says of itself at a connection's start, `mode` and `role` among it; nothing if it may not be
+    asked. Unlike INFO, each user may ask this."""
+    try:
+        told: Any = redis.execute_command("HELLO")  # type: ignore[no-untyped-call]
+    except ResponseError:
+        return {}
+    pairs = told.items() if isinstance(told, dict) else zip(told[::2], told[1::2], strict=True)
+    return {_text(name): _text(value) for name, value in pairs if isinstance(value, bytes | str)}
+
+
+def _text(value: bytes | str) -> str:
+    return value if isinstance(value, str) else value.decode(errors="replace")
+
+
 def ask(redis: Redis) -> Condition:
     """Three round trips."""
     info: dict[str, Any] = redis.info()

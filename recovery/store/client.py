@@ -87,7 +87,7 @@ def open_client(uri: str, **options: Any) -> MongoClient[Document]:
             # By itself it passes over an option that it doesn't know, or whose value can't be.
             warnings.simplefilter("error", UserWarning)
             return MongoClient(uri, **options)
-    except (PyMongoError, ValueError, TypeError, OSError, UserWarning) as error:
+    except (PyMongoError, LookupError, ValueError, TypeError, OSError, UserWarning) as error:
         raise SettingsError(f"RECOVERY_MONGO_URI={public(uri)}: {told(error, uri)}") from None
 
 

@@ -31,7 +31,7 @@ from recovery.worker.messages.queue_consumption import QueueConsumption
 from recovery.worker.messages.stale import StaleMessages
 from recovery.worker.messages.transport import Channel
 from recovery.worker.operating import Operating
-from recovery.worker.pools import board_of, has_processes, processes
+from recovery.worker.pools import board_of, has_processes, processes, share_no_files
 from recovery.worker.scanning import NudgeConsumer, Scanning, keep_short
 from recovery.worker.sending import sign
 from recovery.worker.sharing import save_actors
@@ -155,6 +155,7 @@ def install(celery: Celery, app: Recovery) -> None:
     class Lifecycle(WorkerLifecycle):
         served = app
 
+    share_no_files()
     celery.steps["worker"].add(Lifecycle)
     celery.steps["consumer"].add(NudgeConsumer)
     celery.steps["consumer"].add(OutageEnd)

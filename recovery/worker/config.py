@@ -6,6 +6,7 @@ from typing import Any
 
 from kombu import Exchange, Queue
 
+from recovery.limits import available_cpus
 from recovery.queue.connection import celery_settings
 from recovery.settings import Settings
 
@@ -33,6 +34,8 @@ def configuration(settings: Settings, actors: list[str]) -> dict[str, Any]:
         # message that it does not run at once. A message that is delivered twice is stale the second time.
         "task_acks_late": True,
         "worker_prefetch_multiplier": 1,
+        # Unless it is given. Celery would count all CPUs of the machine, those included that this process may not use.
+        "worker_concurrency": available_cpus(),
         "worker_send_task_events": False,
         "worker_hijack_root_logger": True,
         "task_default_queue": "recovery.default",

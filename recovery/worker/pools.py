@@ -1,14 +1,29 @@
-"""What is to be known of Celery's pools: their processes, and the board that their slots write on."""
+"""What is to be known of Celery's pools: their processes, the board that their slots write on, and their memory."""
 
 from __future__ import annotations
 
+import mmap
 import os
 from typing import Any
 
+from billiard import heap
 from celery.concurrency.prefork import TaskPool as PreforkPool
 
 from recovery.worker.slots.board import Board, SharedBoard, ThreadBoard
 from recovery.worker.slots.own_pool import own_pool
+
+
+class Arena:
+    """Memory that a pool's processes share with their parent, which has forked them. billiard's own is a file in a
+    temporary folder, which may be full or not writable; to start or to replace a process would fail then."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.buffer = size, mmap.mmap(-1, size)
+
+
+def share_no_files() -> None:
+    """Have the pools of this process share memory without files. Before a pool is made."""
+    heap.Arena = Arena
 
 
 def board_of(worker: Any) -> Board:

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from recovery.metrics import multiprocess
-from tests.cli.command import ROOT
+from recovery.settings import Settings
+from tests.cli.command import ROOT, command
+from tests.cli.command import environment as environment_of_command
 
 COUNT = """
 import recovery.worker
@@ -186,6 +188,23 @@ def test_no_files_are_written_that_nobody_reads(tmp_path: Path) -> None:
     program = Program(IN_MEMORY, environment(tmp_path, RECOVERY_METRICS_PORT="0"))
     assert program.end() == (0, "3.0 False\n", "")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_can_not_be_made_is_named_and_does_no_harm(tmp_path: Path) -> None:
+    none = "/proc/nothing/here"
+    code, out, err = Program(IN_MEMORY, environment(tmp_path, PROMETHEUS_MULTIPROC_DIR=none)).end()
+    assert (code, out) == (0, "3.0 True\n")
+    assert f"can't be written to {none}/" in err and "(No such file or directory)" in err
+
+
+@pytest.mark.thorough
+def test_nor_to_a_command(settings: Settings) -> None:
+    """Whose counts go by way of MongoDB: as files they would be counted twice."""
+    env = {**settings.environment(), "PROMETHEUS_MULTIPROC_DIR": "/proc/nothing/here"}
+    run = subprocess.run(
+        command("init"), env=environment_of_command(env), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (run.returncode, run.stderr) == (0, "")
 
 
 def test_without_a_temporary_folder_counts_are_kept_in_memory(tmp_path: Path) -> None:

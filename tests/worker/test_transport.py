@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from time import monotonic
 
 import pytest
 from kombu import Connection
 from kombu.asynchronous import Hub
 from kombu.transport import redis
+from redis import Redis
 
 from recovery.settings import Settings
+from recovery.stack import Valkey
+from recovery.stack.ports import free_port
 from recovery.worker.messages.transport import Channel, Transport
 
 # In a process of its own: what is installed stays.
@@ -59,3 +63,23 @@ def first_timer(settings: Settings, transport: type) -> float:
         connection.transport.register_with_event_loop(connection.connection, hub)
         live = [eta for eta, _, entry in hub.timer.queue if not entry.canceled]
         return float(min(live) - monotonic())
+
+
+@pytest.mark.thorough
+def test_a_replica_counts_as_a_server_that_does_not_answer(tmp_path: Path) -> None:
+    """Else each connection would be lost with its first message, several times a second."""
+    server = Valkey(tmp_path / "data", tmp_path / "log")
+    try:
+        server.start()
+        with Redis(port=server.port) as redis:
+            redis.replicaof("127.0.0.1", str(free_port()))
+            with Connection(server.url, transport=Transport) as connection:
+                with pytest.raises(
+                    ConnectionError, match=r"is a replica, .*: RECOVERY_BROKER_URL must name its primary"
+                ):
+                    connection.connect()
+                assert issubclass(ConnectionError, connection.connection_errors), "so Celery tries again after a pause"
+                redis.replicaof("NO", "ONE")
+                connection.connect()
+    finally:
+        server.stop()

@@ -7,7 +7,6 @@ they are to read, and nothing that Spark shows has it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +19,7 @@ from recovery.engine import Resources
 from recovery.engine.naming import hint
 from recovery.engine.operations.saved_searches import read_search
 from recovery.errors import InputError
+from recovery.limits import available_cpus
 from recovery.repair import look_at_all
 from recovery.settings import load
 from recovery.store import check_server
@@ -111,7 +111,7 @@ class RecoveryReader(DataSourceReader):  # type: ignore[misc]
 
 def _whole(text: str | None) -> int:
     if text is None:
-        return os.cpu_count() or 1
+        return available_cpus()
     if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= 10_000):
         raise InputError(f"option partitions={text!r}: give a whole number from 1 to 10,000")
     return int(text)

@@ -1,4 +1,4 @@
-"""Celery's Redis transport as workers have it. What is taken goes through an intake (`taking`), and four things differ
+"""Celery's Redis transport as workers have it. What is taken goes through an intake (`taking`), and five things differ
 from kombu's own.
 
 A channel whose connection was closed says that it lost the connection. There kombu's raises AttributeError, which no
@@ -8,6 +8,9 @@ before Redis went away, just when Redis goes away again.
 A channel tells which of its polls were answered (`polls`).
 
 The event loop is not woken up each second for what has no use here.
+
+A server that takes no messages, since it is a replica, counts as one that does not answer. kombu's would connect, fail
+with the first message, and connect again, several times a second.
 
 A connection is tried again every few seconds, for as long as Redis is away. kombu's waits ever longer, up to half a
 minute, and would be at work as much later.
@@ -22,6 +25,7 @@ from celery.app.amqp import AMQP
 from kombu import Connection
 from kombu.transport import TRANSPORT_ALIASES, redis
 
+from recovery.queue.condition import introduce
 from recovery.worker.messages.polls import POLLS
 from recovery.worker.messages.taking import TakingChannel
 
@@ -30,6 +34,9 @@ PAUSE = 4.0
 
 STEP = 0.1
 """Seconds by which each is longer than the one before, from one on: Redis may be back at once, or not for hours."""
+
+
+REPLICAS = ("replica", "slave")
 
 
 class Channel(TakingChannel):
@@ -61,6 +68,14 @@ class Transport(redis.Transport):  # type: ignore[misc]
     """What addresses of Redis stand for, once it is installed."""
 
     Channel = Channel
+
+    def establish_connection(self) -> Any:
+        connection = super().establish_connection()
+        channel = self._avail_channels[-1]  # made to see whether the server answers
+        if introduce(channel.client).get("role") in REPLICAS:
+            self.close_connection(connection)
+            raise ConnectionError("it is a replica, which takes no messages: RECOVERY_BROKER_URL must name its primary")
+        return connection
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         super().register_with_event_loop(connection, loop)
