@@ -84,7 +84,9 @@ def worker(
     concurrency: Annotated[
         int | None,
         # Each is a process of 60 MB and more.
-        typer.Option("--concurrency", "-c", min=1, max=1000, help="Tasks at once; default: one per CPU that it may use."),
+        typer.Option(
+            "--concurrency", "-c", min=1, max=1000, help="Tasks at once; default: one per CPU that it may use."
+        ),
     ] = None,
     pool: Annotated[Pool, typer.Option(help="Processes, or threads of one process.")] = Pool.PREFORK,
     name: Annotated[str, typer.Option("--name", "-n", help="The worker's name; its host is added.")] = "worker",
