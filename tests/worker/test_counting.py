@@ -216,14 +216,16 @@ def test_without_a_temporary_folder_counts_are_kept_in_memory(tmp_path: Path) ->
     assert (run.returncode, run.stdout, run.stderr) == (0, "3.0 False\n", "")
 
 
-def test_a_thread_that_counts_while_another_forks_does_not_stop_what_is_forked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lock", ["CountedValue._lock", "metrics.REQUEUES._lock", "REGISTRY._lock"])
+def test_a_thread_that_counts_while_another_forks_does_not_stop_what_is_forked(tmp_path: Path, lock: str) -> None:
     """The lock that it held would be held there for ever."""
     code = """
 import os, threading
+from prometheus_client import REGISTRY
 from recovery.worker.counting.values import CountedValue
 held, go_on = threading.Event(), threading.Event()
 def hold():
-    with CountedValue._lock:
+    with LOCK:
         held.set()
         go_on.wait(10)
 threading.Thread(target=hold).start()
@@ -234,7 +236,8 @@ if pid == 0:
     import signal
     signal.alarm(10)
     count()
+    list(REGISTRY.collect())
     os._exit(0)
 print(os.waitpid(pid, 0)[1])
 """
-    assert Program(code, environment(tmp_path)).end() == (0, "0\n", "")
+    assert Program(code.replace("LOCK", lock), environment(tmp_path)).end() == (0, "0\n", "")

@@ -13,6 +13,7 @@ from recovery import Recovery
 from recovery.records.ids import HOLDER_END, holder
 from recovery.settings import Settings
 from recovery.worker import tasks
+from recovery.worker.slots.fitness import Fitness
 from recovery.worker.tasks import Running
 
 
@@ -20,6 +21,7 @@ def test_each_thread_claims_in_its_own_name(settings: Settings, monkeypatch: pyt
     """A process of a pool runs one at a time, in its main thread."""
     monkeypatch.setattr(Running, "lifeline", SimpleNamespace(worker=SimpleNamespace(id="w", queues=())))
     monkeypatch.setattr(Running, "board", SimpleNamespace())
+    monkeypatch.setattr(Running, "fitness", Fitness())
     names: list[str] = []
     monkeypatch.setattr(tasks, "Slot", lambda *given: names.append(given[3]))
     app, both = Recovery(settings), Barrier(2)

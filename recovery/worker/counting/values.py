@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from billiard.process import current_process
-from prometheus_client import values
+from prometheus_client import REGISTRY, values
 from prometheus_client.mmap_dict import mmap_key
 
 from recovery.worker.counting.file import CounterFile
@@ -109,4 +109,12 @@ def install() -> None:
     """Have all metrics that are made from here on count so."""
     values.ValueClass = CountedValue
     lock = CountedValue._lock
-    os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=_begin_in_child)
+
+
+def _begin_in_child() -> None:
+    """Free all locks of prometheus-client: a thread that held one when this process was forked is not here."""
+    CountedValue._lock.release()
+    for holder in (REGISTRY, *REGISTRY._collector_to_names):
+        if hasattr(holder, "_lock"):
+            holder._lock = threading.RLock()  # type: ignore[assignment]
