@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from recovery.errors import DamagedRecord, RecordInvalid, StoreDenied
 from recovery.worker.slots import fitness
 from recovery.worker.slots.fitness import LIMIT, Fitness
 
@@ -25,6 +26,15 @@ def test_a_slot_is_unfit_after_tasks_in_a_row_that_it_could_not_run() -> None:
     assert slots.is_unfit
     assert slots.take_unrun() == {"c": "pass of c", "d": "pass of d", "e": "pass of e"}
     assert not slots.is_unfit and slots.take_unrun() == {}
+
+
+def test_what_a_server_or_a_record_is_to_blame_for_does_not_count() -> None:
+    slots = Fitness()
+    for number, error in enumerate(
+        [DamagedRecord("Decision", "p/t", "odd"), RecordInvalid("refused"), StoreDenied("no")]
+    ):
+        slots.was_not_done(str(number), None, error)
+    assert not slots.is_unfit
 
 
 def test_what_may_not_be_given_back_is_left_to_its_deadline() -> None:

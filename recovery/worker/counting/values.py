@@ -117,4 +117,4 @@ def _begin_in_child() -> None:
     CountedValue._lock.release()
     for holder in (REGISTRY, *REGISTRY._collector_to_names):
         if hasattr(holder, "_lock"):
-            holder._lock = threading.RLock()  # type: ignore[assignment]
+            holder._lock = threading.RLock()

@@ -18,6 +18,7 @@ import mmap
 import time
 
 from recovery.engine import in_a_line
+from recovery.errors import RecoveryError
 from recovery.records import FailingSlots
 
 LIMIT = 3
@@ -52,7 +53,10 @@ class Fitness:
         self._memory[_DONE] = 1
 
     def was_not_done(self, decision_id: str, pass_key: str | None, error: Exception) -> None:
-        """A task was claimed and could not be run for an error of this process."""
+        """A task was claimed and could not be run for this error. An error of ours is a server's or a record's fault, and
+        does not count."""
+        if isinstance(error, RecoveryError):
+            return
         self._failed = {**self._failed, decision_id: pass_key}
         self._memory[_REASON:] = in_a_line(error).encode()[:REASON].ljust(REASON, b"\0")
 
