@@ -53,11 +53,11 @@ class Fitness:
         self._memory[_DONE] = 1
 
     def was_not_done(self, decision_id: str, pass_key: str | None, error: Exception) -> None:
-        """A task was claimed and could not be run for this error. An error of ours is a server's or a record's fault, and
-        does not count."""
+        """A task was claimed and could not be run for this error. An error of ours does not count, because a server
+        or a record is to blame for it."""
         if isinstance(error, RecoveryError):
             return
-        self._failed = {**self._failed, decision_id: pass_key}
+        self._failed = {**self._failed, decision_id: pass_key or self._failed.get(decision_id)}
         self._memory[_REASON:] = in_a_line(error).encode()[:REASON].ljust(REASON, b"\0")
 
     @property
