@@ -128,7 +128,8 @@ def main() -> None:
     """Run the command of the command line."""
     log_printable()
     _log_as_set()
-    counting.count_in_memory()
+    if not {"-h", "--help", "--version"}.intersection(sys.argv):  # which count nothing, and import little
+        counting.count_in_memory()
     sys.unraisablehook = _unless_half_made
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a letter that a terminal's encoding has not is no traceback

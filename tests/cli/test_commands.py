@@ -90,7 +90,8 @@ def test_version() -> None:
     assert (done.returncode, done.stdout) == (0, f"recovery-workers {version('recovery-workers')}\n")
 
 
-def test_help_needs_no_driver() -> None:
+@pytest.mark.parametrize("changes", [{}, {"PROMETHEUS_MULTIPROC_DIR": "/none"}], ids=["", "with a folder of metrics"])
+def test_help_needs_no_driver(changes: dict[str, str]) -> None:
     """`--help` is quick because nothing is imported for it."""
     source = (
         "import sys; sys.argv = ['recovery', '--help']\n"
@@ -99,7 +100,9 @@ def test_help_needs_no_driver() -> None:
         "except SystemExit: pass\n"
         "print(sorted({'pymongo', 'redis', 'celery', 'pyspark', 'prometheus_client'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", source], env=environment(), capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", source], env=environment(changes), capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines()[-1] == "[]"
 
 
