@@ -13,10 +13,13 @@ from __future__ import annotations
 import logging
 import re
 import traceback
+from pathlib import Path
 from typing import Any
 
 # Letters and marks by their category, and yet nothing that is seen (Unicode's Default_Ignorable_Code_Point).
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+
+_QUOTED = re.compile(r"""(?s)\s*(['"]).*\1\s*""")
 
 
 def printable(text: object, most: int | None = None) -> str:
@@ -70,3 +73,17 @@ class PrintableRecord(logging.LogRecord):
 def log_printable() -> None:
     """From now on, in this process: whoever logs, and whatever handles it."""
     logging.setLogRecordFactory(PrintableRecord)
+
+
+def unseen(value: object) -> str:
+    """Return what of a wrong text its author may not see, and what to do, as a sentence that follows another one."""
+    text = str(value) if isinstance(value, str | Path) else ""
+    if "\r" in text:
+        return ". It has a carriage return: save the file that it comes from with Unix line ends (LF)"
+    if text.startswith("\ufeff"):
+        return ". It begins with a byte order mark: save the file that it comes from as UTF-8 without one"
+    if _QUOTED.fullmatch(text):
+        return ". It is in quotes, which are a part of it here: leave them out"
+    if text != text.strip():
+        return ". It begins or ends with white space: leave that out"
+    return ""

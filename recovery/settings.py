@@ -49,6 +49,7 @@ from recovery.forms import (
     Whole,
 )
 from recovery.limits import LONGEST, LONGEST_SILENCE, SHORTEST
+from recovery.printable import unseen
 
 PREFIX = "RECOVERY_"
 # Wrong values that are shown: what may well have been meant, and hardly is a key or a password.
@@ -292,7 +293,7 @@ def _file(settings_cls: type[BaseSettings]) -> TomlConfigSettingsSource:
 def _check_file(path: str) -> None:
     found = Path(path).stat() if Path(path).exists() else None
     if found is None or not stat.S_ISREG(found.st_mode):
-        raise SettingsError(f"{CONFIG}={_path(path)}: there is no such file{_oddity(path)}")
+        raise SettingsError(f"{CONFIG}={_path(path)}: there is no such file{unseen(path)}")
     if found.st_size > MAX_FILE_BYTES:
         raise SettingsError(
             f"{CONFIG}={_path(path)}: is larger than {MAX_FILE_BYTES:,} bytes; is it a file of settings?"
@@ -322,24 +323,7 @@ def _describe(item: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     shown, origin = _origin(name, given)
     if item["type"] == "extra_forbidden":
         return f"unknown setting {_named(shown)}{origin}: {_suggestion(name, shown)}"
-    return f"setting {shown}{origin}: {_message(item)}; got {_given(name, item['input'])}{_oddity(item['input'])}"
-
-
-_QUOTED = re.compile(r"""(?s)\s*(['"]).*\1\s*""")
-
-
-def _oddity(value: Any) -> str:
-    """What of a wrong text its author may not see."""
-    text = os.fspath(value) if isinstance(value, str | Path) else ""
-    if "\r" in text:
-        return ". It has a carriage return: save the file that it comes from with Unix line ends (LF)"
-    if text.startswith("\ufeff"):
-        return ". It begins with a byte order mark: save the file that it comes from as UTF-8 without one"
-    if _QUOTED.fullmatch(text):
-        return ". It is in quotes, which are a part of it here: leave them out"
-    if text != text.strip():
-        return ". It begins or ends with white space: leave that out"
-    return ""
+    return f"setting {shown}{origin}: {_message(item)}; got {_given(name, item['input'])}{unseen(item['input'])}"
 
 
 def _given(name: str, value: Any) -> str:
