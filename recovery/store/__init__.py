@@ -33,9 +33,8 @@ from recovery.store.lifecycle.graphs import Finished, Graphs, GraphView
 from recovery.store.lifecycle.markers import Markers
 from recovery.store.lifecycle.preferences import CurrentPreferences
 from recovery.store.lifecycle.process_batches import ProcessBatches
-from recovery.store.lifecycle.process_queries import Standing
 from recovery.store.lifecycle.process_updates import MarkerDue
-from recovery.store.lifecycle.processes import Processes
+from recovery.store.lifecycle.processes import Processes, Standing
 from recovery.store.lifecycle.queues import Queues
 from recovery.store.lifecycle.requeue_alike import LOSSES_WITHOUT_DELAY
 from recovery.store.lifecycle.requeues import LONGEST_WAIT, Requeues

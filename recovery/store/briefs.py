@@ -11,11 +11,7 @@ _UNASKED = (
     *("children.args", "children.deps", "children.dependents", "children.unlocks"),
 )
 DECISION_FIELDS = dict.fromkeys(_UNASKED, False)
-CLAIMED = {"outcome": False, "children": False}
-"""An undecided task has neither; one that another program put back would bring 16 MB that no attempt looks at."""
 PROCESS_FIELDS = {"args": False, "result": False}
-_COPIED = frozenset({"call", "attempts", "claimedAt"})
-"""Fields that no scanner reads and that an attempt can do without: the Task has the call."""
 LEFT_OUT = ""
 """Stands for arguments that were not read: the records require them."""
 
@@ -33,16 +29,6 @@ def decision_of(document: Document) -> Decision:
     if decision.state is DecisionState.FINISHED and decision.outcome is None:
         raise without_outcome(decision.id)
     return decision
-
-
-def claimed_of(document: Document) -> Decision:
-    """Return the decision of a document that was read with `CLAIMED`, without damaged `_COPIED` fields."""
-    try:
-        return from_document(Decision, document)
-    except DamagedRecord as damage:
-        if not _COPIED.issuperset(damage.fields):
-            raise
-        return from_document(Decision, {key: value for key, value in document.items() if key not in damage.fields})
 
 
 def without_outcome(key: str) -> DamagedRecord:

@@ -19,7 +19,7 @@ def test_how_the_process_of_a_lost_attempt_ended() -> None:
     )
     process = Process(id="p", type="render", args="")
     lines, decisions = [TaskLine("start", "render", None)], {"start": decision}
-    found = Shown(process, 0, lines, decisions, {}, {}, {}, datetime.now(UTC))
+    found = Shown(process, 0, None, lines, decisions, {}, {}, {}, datetime.now(UTC))
     console = Console(width=200)
     with console.capture() as shown:
         console.print(tree(found, 200))

@@ -46,11 +46,10 @@ ANYTHING = st.recursive(
 @examples(200)
 def test_it_is_a_trace_or_none(value: object) -> None:
     found = trace_of(value)
-    assert (
-        from_document(Process, {"_id": "p", "type": "t", "args": "", "state": "running", "trace": value}).trace == found
-    )
+    process = {"_id": "p", "type": "t", "args": "", "state": "running", "epoch": 0, "trace": value}
+    assert from_document(Process, process).trace == found
     outcome = {"pass": "x", "trace": value}
-    one = {"_id": "p/t", "actor": "a", "state": "finished", "trace": value, "outcome": outcome}
+    one = {"_id": "p/t", "actor": "a", "epoch": 0, "state": "finished", "trace": value, "outcome": outcome}
     decision = from_document(Decision, one)
     assert decision.trace == found and decision.outcome is not None and decision.outcome.trace == found
     under = api.get_current_span(context_of(found)).get_span_context()

@@ -14,16 +14,17 @@ from collections.abc import Mapping, Sequence
 from pymongo.collection import Collection
 
 from recovery.records import Decision, DecisionState, Outcome, TaskLimit, to_document
-from recovery.store.briefs import CLAIMED, claimed_of
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import by_id, literal, task_end
 from recovery.store.lifecycle.decision_updates import (
+    CLAIMED,
     QUEUED,
     WAITING,
     WORKING,
     claimed,
+    claimed_of,
     claimed_ready,
     finish,
     may_finish,

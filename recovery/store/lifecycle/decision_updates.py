@@ -1,17 +1,31 @@
-"""What the updates of one decision ask for and set: conditions and stages, without a collection."""
+"""What the updates of one decision ask for and set, and what a claim reads: without a collection."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from recovery.records import Child, Decision, DecisionState, Outcome, RetryState, TaskLimit, to_document
+from recovery.errors import DamagedRecord
+from recovery.records import (
+    Child,
+    Decision,
+    DecisionState,
+    Outcome,
+    RetryState,
+    TaskLimit,
+    from_document,
+    to_document,
+)
 from recovery.store.client import Document
 from recovery.store.expressions import FIRST_QUEUED, after, literal, plus_one, task_end, to_come
 
 WAITING, DELAYED = DecisionState.WAITING.value, DecisionState.DELAYED.value
 QUEUED, WORKING = DecisionState.QUEUED.value, DecisionState.WORKING.value
 FINISHED = DecisionState.FINISHED.value
+CLAIMED = {"outcome": False, "children": False}
+"""An undecided task has neither; one that another program put back would bring 16 MB that no attempt looks at."""
+_COPIED = frozenset({"call", "attempts", "claimedAt"})
+"""Fields that no scanner reads and that an attempt can do without: the Task has the call."""
 
 
 def claimed(worker: str, timeout: float, limit: TaskLimit | None) -> Document:
@@ -87,3 +101,13 @@ def retried_later(
     # Not past the end of its time: it is looked at then, and ends.
     fields["recoveryTime"] = due if limit is None else to_come({"$min": [due, task_end(limit.seconds)]})
     return guard, [{"$set": fields}, {"$unset": ["worker", "delay", "inBatch"]}]
+
+
+def claimed_of(document: Document) -> Decision:
+    """Return the decision of a document that was read with `CLAIMED`, without damaged `_COPIED` fields."""
+    try:
+        return from_document(Decision, document)
+    except DamagedRecord as damage:
+        if not _COPIED.issuperset(damage.fields):
+            raise
+        return from_document(Decision, {key: value for key, value in document.items() if key not in damage.fields})

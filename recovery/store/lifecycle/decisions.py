@@ -23,17 +23,18 @@ from recovery.records import (
     to_document,
 )
 from recovery.records.ids import HOLDER_END
-from recovery.store.briefs import CLAIMED, claimed_of
 from recovery.store.client import Document
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import after, age, literal, record_range, task_end
 from recovery.store.lifecycle.decision_queries import DecisionQueries
 from recovery.store.lifecycle.decision_updates import (
+    CLAIMED,
     FINISHED,
     QUEUED,
     WAITING,
     WORKING,
     claimed,
+    claimed_of,
     claimed_ready,
     finished,
     retried_later,

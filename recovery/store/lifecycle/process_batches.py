@@ -14,9 +14,8 @@ from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import by_id
-from recovery.store.lifecycle.process_queries import brief_of
 from recovery.store.lifecycle.process_updates import ENDING, RUNNING
-from recovery.store.lifecycle.processes import FINISHED
+from recovery.store.lifecycle.processes import FINISHED, brief_of
 from recovery.store.reading import readable
 from recovery.store.splitting import update_each
 
@@ -38,7 +37,7 @@ class ProcessBatches:
         self._current, self._committed = current(collection), committed(collection)
 
     def ending(self, process_ids: Iterable[str]) -> dict[str, Process]:
-        """`ProcessQueries.ending` of those of these that are there and can be read, {process: it, briefly}."""
+        """`Processes.ending` of those of these that are there and can be read, {process: it, briefly}."""
         return {one.id: one for one in readable(Process, find_keys(self._current, process_ids, ENDING), brief_of)}
 
     def finish(self, results: Mapping[str, str]) -> Ends:
