@@ -157,4 +157,6 @@ def test_start_tells_of_what_is_to_come(
     monkeypatch.setattr(awaiting, "LOOK_EVERY", 0.1)
     with pytest.raises(ResultTimeout):
         awaiting.await_result(world.app, later, 2.0)
-    assert capsys.readouterr().err == f"{later} waits: {LONELY.format('price_list')}\n"
+    waits, beat = capsys.readouterr().err.splitlines()
+    assert waits == f"{later} waits: {LONELY.format('price_list')}"
+    assert beat.startswith("no beat nudges: ")

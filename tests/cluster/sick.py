@@ -25,6 +25,8 @@ def number(value: int) -> int:
 
 
 def _is_sick() -> bool:
+    if SICK not in os.environ:  # in the process of the tests, which imports this as well
+        return False
     sign = Path(os.environ[SICK]) / "sick"
     try:
         if sign.read_text() == "once":

@@ -39,7 +39,7 @@ AROUND = Surroundings(
     lost_workers=frozenset({"gone"}),
 )
 TIMES = st.sampled_from([None, NOW - OLD, NOW, NOW + OLD])
-EPOCHS = st.sampled_from([0, 0, 1, -1, 2**63 - 1])
+EPOCHS = st.sampled_from([0, 0, 1, 2**63 - 1])
 ABSURD = st.sampled_from([0.0, 1e15, 1e308, -1e20])
 
 

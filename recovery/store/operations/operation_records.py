@@ -151,7 +151,7 @@ class Operations:
     def end_damaged(self, number: int, state: OperationState, among: Iterable[OperationState]) -> bool:
         """Pause or cancel an operation that can't be read, if it is in one of these states. Return False if it is not,
         if it can be read, or if somebody has changed it meanwhile. Its other fields stay as they are."""
-        found = self._committed.find_one({"_id": number})
+        found = self._committed.find_one({"_id": number}) if abs(number) <= MAX_NUMBER else None
         if found is None or not read(Operation, [found]).damaged:
             return False
         moment = "endedAt" if state is OperationState.CANCELLED else "pausedAt"
