@@ -90,7 +90,8 @@ class Recovery:
         self._strategy = strategy_of({"retry": retry}, "Recovery")
         self._retry = retry
         self._settings = settings
-        self._connected: tuple[int, Resources, Applier, Registrar] | None = None
+        self._connected: dict[int, tuple[Resources, Applier, Registrar]] = {}
+        """{pid: the connections of that process}."""
         self.actors: dict[str, Actor[..., Any]] = {}
         self.schedules: dict[str, Plan] = {}
         """{process type: when the code says that it is started}."""
@@ -108,23 +109,25 @@ class Recovery:
     @property
     def resources(self) -> Resources:
         """Connections of this process; a fork makes its own."""
-        return self._connection()[1]
+        return self._connection()[0]
 
     @property
     def applier(self) -> Applier:
         """Who applies this process's finished decisions."""
-        return self._connection()[2]
+        return self._connection()[1]
 
     @property
     def registrar(self) -> Registrar:
         """Who registers the processes that this one starts."""
-        return self._connection()[3]
+        return self._connection()[2]
 
-    def _connection(self) -> tuple[int, Resources, Applier, Registrar]:
-        if self._connected is None or self._connected[0] != os.getpid():
-            resources = Resources.connect(self.settings, self.catalogues)
-            self._connected = (os.getpid(), resources, Applier(resources), Registrar(resources))
-        return self._connected
+    def _connection(self) -> tuple[Resources, Applier, Registrar]:
+        pid = os.getpid()
+        if (made := self._connected.get(pid)) is not None:
+            return made
+        resources = Resources.connect(self.settings, self.catalogues)
+        # Threads that come here at the same time all take what the first one made.
+        return self._connected.setdefault(pid, (resources, Applier(resources), Registrar(resources)))
 
     @property
     def process_types(self) -> list[str]:

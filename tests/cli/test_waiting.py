@@ -161,7 +161,7 @@ def test_a_blocked_actor_is_told_as_blocked(store: Store, process_id: str) -> No
 def test_start_tells_while_it_waits(store: Store, emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(awaiting, "LOOK_EVERY", 0.2)
     monkeypatch.setitem(shop.app.__dict__, "settings", emptied)
-    monkeypatch.setattr(shop.app, "_connected", None)
+    monkeypatch.setattr(shop.app, "_connected", {})
     waited = run("start", "twice", "3", "--wait", "1.5")
     assert isinstance(waited.exception, ResultTimeout) and "within 1.5s" in str(waited.exception)
     assert waited.stderr.count(LONELY) == 1

@@ -7,12 +7,14 @@ import multiprocessing
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from unittest.mock import patch
 from urllib.parse import urlsplit
 
 import pytest
 
+from recovery.engine import Resources
 from recovery.engine.lifecycle import registrar
 from recovery.engine.lifecycle.hand import Hand, Watch
 from recovery.errors import SettingsError, StoreRefused, StoreUnavailable
@@ -220,3 +222,18 @@ def test_a_process_of_multiprocessing_registers_before_it_ends(world: World, ord
     started.join(30)
     assert started.exitcode == 0
     assert world.counts()["decisions"] == 1
+
+
+def test_threads_that_come_first_together_share_one_registrar(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise one of them waits for a registrar that has nothing to register."""
+    both, connect = threading.Barrier(2, timeout=10), Resources.connect
+
+    def connect_together(*args: Any) -> Resources:
+        both.wait()
+        return connect(*args)
+
+    monkeypatch.setattr(Resources, "connect", connect_together)
+    with ThreadPoolExecutor(2) as pool:
+        found = [pool.submit(lambda: world.app.registrar) for _ in range(2)]
+        first, second = (one.result(10) for one in found)
+    assert first is second

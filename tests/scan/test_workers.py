@@ -65,7 +65,7 @@ def test_more_claims_than_a_page(world: World) -> None:
     claimed(world, count=25)
     worker(world, "w", silent=True)
     resources = world.app.resources
-    world.app._connected = None
+    world.app._connected.clear()
     world.app._settings = resources.settings.model_copy(update={"scan_batch": 10})
     world.app.__dict__.pop("settings", None)
     assert scanner(world, "workers").run_once().error is None
