@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -73,18 +74,16 @@ def forgotten(world: World, seconds: int) -> None:
 
 
 def test_a_forgotten_beat_is_a_problem_within_five_seconds(world: World) -> None:
-    forgotten(world, 2)
+    forgotten(world, 1)
     assert asked(world, "beat").level is Level.OK
     forgotten(world, 4)
     check = asked(world, "beat")
     assert (check.level, check.cause) == (Level.PROBLEM, Cause.NO_BEAT)
-    assert (
-        check.found.startswith("no beat nudges: last nudge sent 4s ago") and "no worker scans by itself" in check.found
-    )
+    assert re.match(r"no beat nudges: last nudge sent [4-9]s ago; .*; no worker scans by itself yet", check.found)
     world.store.scanners.note(ScannerRun(id="graphs"), by_beat=False)
     check = asked(world, "beat")
     assert (check.level, check.cause) == (Level.PROBLEM, Cause.SCANS_WITHOUT_BEAT)
-    assert "workers scan by themselves, the last 0s ago" in check.found
+    assert re.search(r"workers scan by themselves, the last [0-3](\.\d)?s ago", check.found), check.found
     assert "more workers" not in check.advice
 
 
