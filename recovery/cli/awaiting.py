@@ -46,8 +46,11 @@ def _stopped(told: str) -> typer.Exit:
 
 
 def await_result(app: Recovery, process_id: str, seconds: float) -> Any:
-    """`app.result`, for so long. What no worker will take is told once, when it is first seen, and so is a beat that
-    is missing: without it what is overdue waits longer."""
+    """Return the result of a process, waiting for at most this many seconds.
+
+    Meanwhile report once which tasks no worker will take, and once if no beat nudges, because overdue work then waits
+    longer.
+    """
     from recovery.cli.output import messages
     from recovery.errors import ResultTimeout
     from recovery.health.scanners import missing_beat
