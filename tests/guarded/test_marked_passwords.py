@@ -88,9 +88,9 @@ def test_each_part_had_the_rights_that_it_needs(cluster: Cluster, places: dict[s
     refused = set(re.findall(r"not authorized on \w+ to execute command \{ ((?:aggregate|find): [^,]+|\w+)[:,]", log))
     # Nobody has a user yet who ends the first session; workers look whether they may make an index; doctor asks for the
     # members and the defaults of concerns, which takes a role of MongoDB's own; and a client that waits for more than
-    # two seconds which workers there are. All go without.
-    waits = r"find: \"workers\""
-    assert refused <= {"endSessions", "createIndexes", "replSetGetStatus", "getDefaultRWConcern", waits}
+    # two seconds which workers there are, and whether a beat nudges. All go without.
+    waits = {r"find: \"workers\"", r"aggregate: \"scanners\""}
+    assert refused <= {"endSessions", "createIndexes", "replSetGetStatus", "getDefaultRWConcern", *waits}
     with redis.Redis.from_url(cluster.servers.broker_url(ADMIN), decode_responses=True) as client:
         acl = {(one["username"], one["reason"], one["object"]) for one in client.acl_log(100)}
     # By the one the password could be read, by the other keys: doctor goes without.
