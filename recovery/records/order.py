@@ -65,7 +65,7 @@ class Mark(NamedTuple):
 
 def mark_of(process: Process) -> Mark | None:
     """How a process is marked; None: it is not, or by nobody who names an order."""
-    if process.order is None or not (process.removing or process.redo or process.marker_due):
+    if process.order is None or not process.is_marked:
         return None
     if process.marker_due and not process.removing:
         kind = OrderKind.MARK

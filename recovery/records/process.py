@@ -102,6 +102,15 @@ class Process(Record):
         """`reopened` as a number: 0 where it never was."""
         return self.reopened or 0
 
+    @property
+    def is_marked(self) -> bool:
+        """Whether something is to be done to it, if its order stands.
+
+        What runs and names an order is to be done again, also if its `redo` is lost: the order names the tasks.
+        """
+        lost_redo = self.order is not None and self.state is ProcessState.RUNNING
+        return bool(self.removing or self.redo or self.marker_due or lost_redo)
+
     def is_as(self, seen: Process) -> bool:
         """Whether nobody has ended, reopened, aborted or restarted it since it was seen."""
         return (self.state, self.epoch, self.times_reopened) == (seen.state, seen.epoch, seen.times_reopened)

@@ -24,8 +24,11 @@ def judge_process(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
         return list(removal_cut_off(process) if snapshot.ordered else order_missing(process))
     if process is not None and process.state is ProcessState.ABORTED and not snapshot.damaged:
         return list(abort_cut_off(snapshot)) or list(error_missing(process))
-    if process is not None and process.redo and process.state is ProcessState.RUNNING:
-        return [*_in_the_way(snapshot), *redo_cut_off(process)] if snapshot.ordered else [*order_missing(process)]
+    if process is not None and process.state is ProcessState.RUNNING:
+        if snapshot.ordered and process.is_marked and not process.marker_due:
+            return [*_in_the_way(snapshot), *redo_cut_off(process)]
+        if process.redo:
+            return list(order_missing(process))
     found = [f for d in snapshot.decisions.values() if (f := judge_decision(d, around)) is not None]
     found += marker_missing(snapshot)  # whatever else there is: it needs nothing but the process
     if process is None or snapshot.damaged:
@@ -98,7 +101,7 @@ def _in_the_way(snapshot: Snapshot) -> Iterator[Finding]:
 
 def redo_cut_off(process: Process) -> Iterator[Finding]:
     """REDO_CUT_OFF: tasks of the process are to be done again. Last of all that is taken off the process."""
-    evidence = f"epoch {process.epoch} is to begin again from {', '.join(process.redo[:3])}"
+    evidence = f"epoch {process.epoch} is to begin again from {', '.join(process.redo[:3]) or 'the tasks of its order'}"
     yield Finding(Rule.REDO_CUT_OFF, process.id, Repair.FINISH_REDO, evidence)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -47,6 +48,22 @@ def test_cut_off(world: World, step: str, when: str, actor: str) -> None:
     assert (process.state, process.epoch, len(process.lives)) == (ProcessState.FINISHED, 1, 1)
     assert world.app.result(process_id, timeout=0) == RESULT
     check_quiet(world, process_id)
+
+
+@pytest.mark.parametrize("step", ["begin", "drop", "forget", "move", "set_graph"])
+@pytest.mark.parametrize("lost", [{"$unset": {"redo": ""}}, {"$set": {"redo": []}}], ids=["absent", "empty"])
+def test_cut_off_and_what_is_done_again_is_no_longer_named(world: World, step: str, lost: dict[str, Any]) -> None:
+    """Another program took the names off. The order has them too: what was dropped already is no lost record."""
+    process_id = world.start("pyramid", [1, 2, 3])
+    world.bring_to_end(process_id)
+    world.dies(f"Redos.{step}:after", lambda doomed: redo_process(doomed.app.resources, process_id, "why"))
+    update = {"q": {"_id": process_id}, "u": lost}
+    world.store.database.command("update", "processes", updates=[update], bypassDocumentValidation=True)
+    process = world.bring_to_end(process_id)
+    assert (process.state, process.epoch, process.order) == (ProcessState.FINISHED, 1, None)
+    assert world.app.result(process_id, timeout=0) == RESULT
+    check_quiet(world, process_id)
+    assert not world.store.database["orders"].count_documents({})
 
 
 def test_cut_off_before_its_commit_point(world: World) -> None:
@@ -104,7 +121,7 @@ def test_whoever_still_carries_out_the_one_before_changes_nothing(world: World, 
     redos.put_back(process_id, 1, there)
     assert redos.drop(process_id, 1, there) == 0
     assert not redos.set_graph(Graph(id=process_id, epoch=1))
-    assert not redos.end(process_id, 1)
+    assert not redos.end(process_id, 1, "an order")
     assert {name: contents(world.store, name) for name in left} == left
     assert database["graphs"].count_documents({}) == 1
     assert world.bring_to_end(process_id).epoch == 2

@@ -75,6 +75,15 @@ def test_a_redo_that_was_cut_off_is_carried_out() -> None:
     assert Rule.REDO_CUT_OFF not in [rule for rule, *_ in judged(ended)]
 
 
+def test_a_redo_whose_tasks_are_no_longer_named_is_carried_out_by_its_order() -> None:
+    begun = snapshot([decision("start")], epoch=4, order="an order")
+    (found,) = judged(begun)
+    assert found == (
+        Rule.REDO_CUT_OFF, "p", Repair.FINISH_REDO, "epoch 4 is to begin again from the tasks of its order"
+    )  # fmt: skip
+    assert Rule.REDO_CUT_OFF not in [rule for rule, *_ in judged(replace(begun, ordered=False))]
+
+
 def test_damage_in_the_way_of_a_redo_is_told_first_but_for_a_graph_that_is_made_anew() -> None:
     begun = snapshot([finished("start")], redo=("a",))
     spoilt = replace(begun, graph=None, damaged=(DamagedRecord("p", "no list", ("finished",), "Graph"),))

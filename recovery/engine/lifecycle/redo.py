@@ -30,7 +30,7 @@ def carry_out(resources: Resources, process_id: str) -> bool:
     there = redos.epochs(process_id)  # before the process: of those above its own nobody has begun one by then
     process = redos.pending(process_id)
     order = store.orders.standing([mark_of(process)]).get(process_id) if process is not None else None
-    if process is None or order is None:
+    if process is None or order is None or order.kind is not OrderKind.REDO:
         return False
     epoch, dropped = process.epoch, None
     redos.set_back(process_id, [one for one in there if one > epoch], epoch)
@@ -55,7 +55,7 @@ def carry_out(resources: Resources, process_id: str) -> bool:
     redos.set_graph(graph)
     if withdraw_graphs(resources, [graph]):
         return False  # others have carried it out, and it ended and was removed
-    ended = redos.end(process_id, epoch)
+    ended = redos.end(process_id, epoch, process.order)
     store.orders.fulfil([order.id])
     # Of the graph as it was made: where somebody else was first, those are queued by now, and left alone.
     enqueue(resources, [record_id(process_id, task) for task in graph.not_finished if graph.is_ready(task)])

@@ -89,8 +89,8 @@ class Redos:
         return self._processes.update_one(guard, {"$set": {"order": key}}).modified_count == 1
 
     def pending(self, process_id: str) -> Process | None:
-        """A process that has tasks to be done again, briefly; None: it has none, or does not run."""
-        guard = {"_id": process_id, "state": ProcessState.RUNNING.value, "redo": {"$exists": True}}
+        """A process that runs and names an order, briefly: if that stands, its tasks are to be done again."""
+        guard = {"_id": process_id, "state": ProcessState.RUNNING.value, "order": {"$exists": True}}
         found = self._processes.find_one(guard, PROCESS_FIELDS)
         return process_of(found) if found else None
 
@@ -200,9 +200,9 @@ class Redos:
             return True
         return insert_missing(self._graphs, [document]) == 1
 
-    def end(self, process_id: str, epoch: int) -> bool:
+    def end(self, process_id: str, epoch: int, order: str | None) -> bool:
         """All is carried out: from here on everybody looks at it as at any process. False: somebody else was first."""
-        guard = {"_id": process_id, "epoch": epoch, "redo": {"$exists": True}}
+        guard = {"_id": process_id, "epoch": epoch, "order": order}
         return self._processes.update_one(guard, {"$unset": {"redo": "", "order": ""}}).modified_count == 1
 
     def _each(self, process_id: str, epoch: int, tasks: Collection[str], stages: list[Document]) -> int:

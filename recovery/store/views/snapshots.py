@@ -79,7 +79,7 @@ def load(
 
 
 def _is_marked(process: Process | None) -> bool:
-    return process is not None and bool(process.removing or process.redo or process.marker_due)
+    return process is not None and process.is_marked
 
 
 def _tasks(keys: Iterable[Document]) -> dict[str, list[str]]:
