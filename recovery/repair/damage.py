@@ -14,7 +14,7 @@ from recovery.records import Decision, Graph, Process, Record, Task
 from recovery.records.ids import split_record_id
 from recovery.repair.applying import Applying
 from recovery.repair.changed import Changed, of_count, of_each
-from recovery.rules import Finding, Repair, Rule, Surroundings, droppable
+from recovery.rules import Finding, Repair, Rule, Surroundings, droppable, state_shown
 from recovery.store.client import Document
 
 
@@ -69,6 +69,8 @@ class DamageRepairs:
             instead |= {"actor": actor}
         if "epoch" in damage.fields:
             instead |= {"epoch": self._epoch(damage)}
+        if "state" in damage.fields and damage.kind == Decision.__name__:
+            instead |= {"state": state_shown(found[1], self._store.now()).value}
         return self._store.mending.drop(*found, instead)
 
     def _epoch(self, damage: DamagedRecord) -> int:

@@ -7,7 +7,7 @@ operator's check and the sweep in Spark all run these functions. No driver is im
 
 from recovery.rules.catalogue import CATALOGUE, Explanation
 from recovery.rules.contradictions import is_intact
-from recovery.rules.damage import SPOILT, droppable, not_judged
+from recovery.rules.damage import SPOILT, droppable, not_judged, state_shown
 from recovery.rules.decisions import OF_SINGLE_TASKS, foreign_id, judge_decision, of_aborted
 from recovery.rules.derived_graph import graph_of, says, still_to_come
 from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
@@ -38,5 +38,6 @@ __all__ = [
     "of_aborted",
     "redo_of",
     "says",
+    "state_shown",
     "still_to_come",
 ]

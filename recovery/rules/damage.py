@@ -7,9 +7,11 @@ else knows what was meant. Of a process with a damaged record no rule concludes 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
 
 from recovery.errors import DamagedRecord
-from recovery.records import Decision, Graph, Process, ProcessState, Task
+from recovery.records import Decision, DecisionState, Graph, Process, ProcessState, Task
 from recovery.rules.model import Finding, Repair, Rule, Snapshot
 
 SPOILT = (DamagedRecord, TypeError, ValueError, AttributeError, KeyError, OverflowError)
@@ -18,12 +20,12 @@ SPOILT = (DamagedRecord, TypeError, ValueError, AttributeError, KeyError, Overfl
 DROPPABLE: Mapping[str, frozenset[str]] = {
     # Counters begin anew. Times and holders serve to find what is overdue, which the decision is at once. A call is a
     # copy, the Task names the actor, the process has the epoch, and the cycle of retries begins anew. A task whose
-    # delay can't be read starts at once.
+    # delay can't be read starts at once. The state shows in what stands beside it.
     Decision.__name__: frozenset(
         (
             *("actor", "epoch", "attempts", "timeouts", "losses", "lostAttempt", "retry", "call", "pass", "worker"),
             *("enqueuedAt", "queuedAt", "claimedAt", "recoveryTime", "pacedTo"),
-            *("inBatch", "alone", "fresh", "eta", "delay"),
+            *("inBatch", "alone", "fresh", "eta", "delay", "state"),
         )
     ),
     # The id says when the process was started, the graph has its epoch, and the start task its retry policy.
@@ -36,6 +38,9 @@ DROPPABLE: Mapping[str, frozenset[str]] = {
     Graph.__name__: frozenset({"epoch"}),
 }
 """{kind of record: fields that it can do without}."""
+
+_SHOWS_STATE = frozenset({"pass", "worker", "outcome", "eta"})
+"""Fields of a decision from which its state is found (`state_shown`)."""
 
 _GOES_ON = (ProcessState.RUNNING, ProcessState.BROKEN)
 
@@ -61,7 +66,24 @@ def not_judged(process_id: str, error: Exception) -> Finding:
 
 def droppable(damage: DamagedRecord) -> bool:
     """Whether nothing is lost with what of a record can't be read."""
+    if "state" in damage.fields and not _SHOWS_STATE.isdisjoint(damage.fields):
+        return False
     return bool(damage.fields) and DROPPABLE.get(damage.kind, frozenset()).issuperset(damage.fields)
+
+
+def state_shown(document: Mapping[str, Any], now: datetime) -> DecisionState:
+    """Return the state that the other fields of a decision's document show.
+
+    Only a finished decision has an outcome, only a claimed one a worker, and all that were ever queued have a pass.
+    """
+    if "outcome" in document:
+        return DecisionState.FINISHED
+    if "worker" in document:
+        return DecisionState.WORKING
+    if "pass" not in document:
+        return DecisionState.WAITING
+    eta = document.get("eta")
+    return DecisionState.DELAYED if isinstance(eta, datetime) and eta > now else DecisionState.QUEUED
 
 
 def _repair(snapshot: Snapshot, damage: DamagedRecord) -> Repair:

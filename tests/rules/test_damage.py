@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from recovery.errors import DamagedRecord
 from recovery.records import Child, Decision, DecisionState, Graph, Outcome, Process, ProcessState, Task
 from recovery.rules import Repair, Rule, Snapshot
-from recovery.rules.damage import DROPPABLE, droppable, not_judged, record_damaged
+from recovery.rules.damage import DROPPABLE, droppable, not_judged, record_damaged, state_shown
 
+HOUR = timedelta(hours=1)
 RUNNING, BROKEN = ProcessState.RUNNING, ProcessState.BROKEN
 AT_REST = [ProcessState.FINISHED, ProcessState.ABORTED]
 
@@ -53,6 +55,7 @@ def test_what_a_record_can_do_without_is_dropped(kind: str, field: str, state: P
     [
         damaged(Decision, "p/t"),
         damaged(Decision, "p/t", "worker", "outcome"),
+        damaged(Decision, "p/t", "state", "pass"),
         damaged(Process, "p", "args"),
         damaged(Task, "p/t", "worker"),
         damaged(Graph, "p", "recoveryTime"),
@@ -70,16 +73,35 @@ def test_a_task_whose_outcome_is_spoilt_runs_again_while_nothing_came_of_it(stat
     assert repairs(damage, state=state) == [Repair.PUT_BACK]
     assert repairs(damage, state=state, graph=Graph(id="p", finished=("start",))) == [Repair.PUT_BACK]
     assert repairs(damage, state=state, graph=Graph(id="p", finished=("start", "t"))) == [Repair.REPORT]
-    for field in ("children", "state"):
-        assert repairs(damaged(Decision, "p/t", field), state=state) == [Repair.REPORT]
+    assert repairs(damaged(Decision, "p/t", "children"), state=state) == [Repair.REPORT]
     assert repairs(damaged(Decision, "p/t", "outcome", "children"), state=state) == [Repair.REPORT]
+
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("others", "state"),
+    [
+        ({}, DecisionState.WAITING),
+        ({"eta": NOW + HOUR}, DecisionState.WAITING),
+        ({"pass": "k"}, DecisionState.QUEUED),
+        ({"pass": "k", "eta": NOW - HOUR}, DecisionState.QUEUED),
+        ({"pass": "k", "eta": NOW + HOUR}, DecisionState.DELAYED),
+        ({"pass": "k", "worker": "w#1", "eta": NOW + HOUR}, DecisionState.WORKING),
+        ({"pass": "k", "worker": "w#1", "outcome": {"pass": "k"}}, DecisionState.FINISHED),
+    ],
+    ids=str,
+)
+def test_the_state_of_a_task_shows_in_its_other_fields(others: dict[str, Any], state: DecisionState) -> None:
+    assert state_shown(others, NOW) is state
 
 
 def test_a_graph_is_made_again_from_decisions_that_are_all_intact() -> None:
     graph = damaged(Graph, "p", "finished")
     assert repairs(graph, decisions=[PARENT]) == [Repair.REPLACE_GRAPH]
     assert repairs(graph) == [Repair.REPORT], "there is nothing to make it from"
-    other = damaged(Decision, "p/u", "state")
+    other = damaged(Decision, "p/u", "children")
     assert repairs(graph, other, decisions=[PARENT]) == [Repair.REPORT, Repair.REPORT]
 
 

@@ -67,7 +67,9 @@ def test_many_do_not_hide_what_is_sound(world: World) -> None:
     past = world.store.now() - timedelta(days=1)
     world.app.actor("add")(lambda: None)
     world.tell()
-    spoilt = [{"_id": f"p/{n}", "actor": "add", "state": "done", "recoveryTime": past} for n in range(5)]
+    spoilt = [
+        {"_id": f"p/{n}", "actor": "add", "state": "queued", "children": 7, "recoveryTime": past} for n in range(5)
+    ]
     world.store.database.command("insert", "decisions", documents=spoilt, bypassDocumentValidation=True)
     late = past + timedelta(hours=1)
     put(world.store, Decision(id="p/sound", actor="add", state=DecisionState.WORKING, worker="w", recovery_time=late))

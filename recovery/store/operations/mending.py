@@ -51,7 +51,8 @@ class Mending:
         What is live gets a deadline, now.
         """
         fields: Document = {name: literal(value) for name, value in (instead or {}).items()}
-        if "recoveryTime" in damage.fields and document.get("state") in _LIVE[damage.kind]:
+        state = (instead or {}).get("state", document.get("state"))
+        if "recoveryTime" in damage.fields and state in _LIVE[damage.kind]:
             fields["recoveryTime"] = "$$NOW"
         if damage.kind == Process.__name__ and "startedAt" in damage.fields:
             fields["startedAt"] = literal(started_at(damage.record))

@@ -1,0 +1,40 @@
+"""Decisions whose state another program removed or spoilt: the other fields show it, and the process ends right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from recovery import Settings
+from recovery.records import ProcessState
+from recovery.store import schema
+from tests.protocol.harness import RESULT, World
+from tests.seldom import by_turns
+from tests.world import check_quiet
+
+pytestmark = pytest.mark.thorough
+
+DAMAGE = [{"$unset": {"state": ""}}, {"$set": {"state": "done"}}]
+
+
+@pytest.fixture
+def world(emptied: Settings) -> World:
+    return World(emptied)
+
+
+@pytest.mark.parametrize(
+    ("at", "skipped", "damage"),
+    [
+        *by_turns(["Decisions.claim:after", "Decisions.finish:after"], [0, 1], DAMAGE),
+        *by_turns(["Requeues.enqueue_ready:after"], [0], DAMAGE),
+    ],
+)
+def test_cut_off_and_every_state_is_lost(world: World, at: str, skipped: int, damage: dict[str, Any]) -> None:
+    process_id = world.start("pyramid", [1, 2, 3])
+    world.dies(at, lambda doomed: doomed.pump(), skipped)
+    update = {"q": {"_id": {"$regex": f"^{process_id}"}}, "u": damage, "multi": True}
+    world.store.database.command("update", schema.DECISIONS, updates=[update], bypassDocumentValidation=True)
+    assert world.bring_to_end(process_id).state is ProcessState.FINISHED
+    assert world.app.result(process_id, timeout=0) == RESULT
+    check_quiet(world, process_id)
