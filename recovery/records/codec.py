@@ -18,7 +18,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from recovery.errors import DamagedRecord
 from recovery.records.decision import Decision
-from recovery.records.operation import Operation
+from recovery.records.operation import Operation, OperationRange, OperationResult
 from recovery.records.process import Graph, Process
 from recovery.records.record import Record
 from recovery.records.shapes import Shape, Wrong, kind_of, shape_of
@@ -39,6 +39,10 @@ _ALWAYS: Mapping[Any, frozenset[str]] = {
     Decision: frozenset({"state", "epoch"}),
     Process: frozenset({"state", "epoch"}),
     Graph: frozenset({"epoch", "version", "not_finished", "links", "finished", "failed"}),
+    # An empty selection is every process, and the first phase begins anew.
+    Operation: frozenset({"selection", "state", "phase"}),
+    OperationRange: frozenset({"state"}),
+    OperationResult: frozenset({"state", "before"}),
 }
 _PLAIN = frozenset({str, int, float, bool, datetime, dict})
 """Types of what stands in a document as it stands in a record: most of it."""

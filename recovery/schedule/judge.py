@@ -170,7 +170,8 @@ def _slots(schedule: Schedule, running: str | None, now: datetime) -> tuple[Sche
     instance runs, if it does."""
     plan, first = schedule.plan, schedule.next_slot
     grid = grid_of(plan)
-    if grid is None:  # nobody says when it is due: it is at rest
+    past_end = first is not None and plan.ends_at is not None and first > plan.ends_at
+    if grid is None or past_end:  # nobody says when it is due, or that time is over: it is at rest
         return schedule.evolve(next_slot=None), []
     if first is None or due_at(schedule, first) > now:
         return schedule, []

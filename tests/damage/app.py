@@ -44,6 +44,11 @@ def failing() -> int:
     raise ValueError("no luck")
 
 
+@app.process()
+def tick() -> int:
+    return 1
+
+
 @app.process(idle_timeout=2.0)
 def order(shape: str, folder: str) -> Any:
     """Return 3, by a task that stands still in the state `shape`, and one that waits for it."""

@@ -91,6 +91,15 @@ def test_slots_after_the_end_are_not_caught_up() -> None:
     assert Life(made).look(NOON + HOUR * 10) == ["missed 23 13:00", "started 23 15:00"]
 
 
+@pytest.mark.parametrize("hours", [0, 10])
+def test_a_next_slot_after_the_end_is_never_started(hours: int) -> None:
+    """Another program set the end, and left the next slot."""
+    made = schedule(ends_at="2026-11-23T12:30", overlap="allow").evolve(next_slot=NOON + HOUR, recovery_time=NOON)
+    life = Life(made)
+    assert life.look(NOON + HOUR * hours) == []
+    assert life.schedule.ended and life.schedule.recovery_time is None
+
+
 @pytest.mark.parametrize(("seconds", "outcome"), [(60, "started"), (60.001, "missed")])
 def test_a_slot_is_on_time_for_a_minute(seconds: float, outcome: str) -> None:
     told = Life(schedule(catch_up="none")).look(NOON + HOUR + timedelta(seconds=seconds))
