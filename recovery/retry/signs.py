@@ -35,7 +35,10 @@ def signs_of(error: BaseException) -> Signs:
     status = next(
         (
             value
-            for value in (_get(response, "status_code"), _get(response, "status"), _get(error, "status"))
+            for value in (
+                *(_get(response, "status_code"), _get(response, "status"), _get(error, "status")),
+                _status_of_botocore(response),
+            )
             if _is_status(value)
         ),
         None,
@@ -51,6 +54,12 @@ def signs_of(error: BaseException) -> Signs:
     asked = (_retry_after(_get(thing, "headers")) for thing in (response, error))
     retry_after = next((seconds for seconds in asked if seconds is not None), None)
     return Signs(types, _text(error), number, frozenset(said), status, retry_after)
+
+
+def _status_of_botocore(response: Any) -> Any:
+    """Return the status of an answer that botocore keeps as a dict."""
+    told = response.get("ResponseMetadata") if isinstance(response, dict) else None
+    return told.get("HTTPStatusCode") if isinstance(told, dict) else None
 
 
 def _of_details(details: Any) -> tuple[Any, Any, bool]:

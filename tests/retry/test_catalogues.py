@@ -45,6 +45,14 @@ def bulk(text: str, code: int) -> of_pymongo.BulkWriteError:
     return of_pymongo.BulkWriteError({"writeErrors": [{"code": code, "errmsg": text}]})
 
 
+def of_botocore(name: str, said: str = "said", *bases: type[Exception], **fields: Any) -> Exception:
+    """Return an error as botocore raises it; by their names such are known."""
+    error = type(name, bases or (Exception,), {"__module__": "botocore.exceptions"})(said)
+    vars(error).update(fields)
+    assert isinstance(error, Exception)
+    return error
+
+
 LOCKED = ErrorCode(27001, "LOCKED", "locked")
 
 KNOWN: list[tuple[BaseException, str]] = [
@@ -97,6 +105,12 @@ KNOWN: list[tuple[BaseException, str]] = [
     (Answered(502), "HTTP_GATEWAY"),
     (Answered(404), "UNKNOWN"),
     (urllib.error.HTTPError("http://h/", 503, "no", Message(), None), "HTTP_SERVICE_UNAVAILABLE"),
+    (of_botocore("EndpointConnectionError", "Could not connect to the endpoint URL"), "NODE_NOT_AVAILABLE"),
+    (of_botocore("ReadTimeoutError", "Read timeout on endpoint URL", OSError), "TIMEOUT_IN_FLIGHT"),
+    (of_botocore("HTTPClientError", "An HTTP Client raised an unhandled exception"), "SOCKET_CLOSED_WHILE_IN_FLIGHT"),
+    (of_botocore("SSLError", "SSL validation failed: certificate verify failed", OSError), "UNKNOWN"),
+    (of_botocore("ClientError", response={"ResponseMetadata": {"HTTPStatusCode": 503}}), "HTTP_SERVICE_UNAVAILABLE"),
+    (of_botocore("ClientError", response={"ResponseMetadata": "?"}), "UNKNOWN"),
     (ValueError("no"), "UNKNOWN"),
     (RuntimeError("FAILED: Error 20020: Source of replication is not set"), "UNKNOWN"),
     (RuntimeError("REPL_RANGER_NOT_REACHABLE: http://ranger"), "SERVICE_NOT_AVAILABLE"),

@@ -1,5 +1,7 @@
-"""Answers and errors of HTTP, whichever library raises them: requests, httpx, urllib, urllib3, aiohttp. By the status
-first. Codes from 24000 on; 44000 an answer that would be the same again."""
+"""Answers and errors of HTTP, whichever library raises them: requests, httpx, urllib, urllib3, aiohttp, botocore.
+
+By the status first. Codes from 24000 on; 44000 an answer that would be the same again.
+"""
 
 from __future__ import annotations
 
@@ -49,6 +51,7 @@ HTTP = Catalogue(
                     "urllib3.exceptions.MaxRetryError",
                     "urllib3.exceptions.SSLError",
                     "aiohttp.client_exceptions.ClientOSError",
+                    "botocore.exceptions.SSLError",
                     "aiohttp.client_exceptions.ClientConnectorError",
                 }
             ),
@@ -66,6 +69,9 @@ HTTP = Catalogue(
                     "urllib3.exceptions.ConnectTimeoutError",
                     "urllib3.exceptions.NameResolutionError",
                     "aiohttp.client_exceptions.ClientConnectorError",
+                    "botocore.exceptions.EndpointConnectionError",
+                    "botocore.exceptions.ConnectTimeoutError",
+                    "botocore.exceptions.ProxyConnectionError",
                 }
             ),
         ),
@@ -85,6 +91,7 @@ HTTP = Catalogue(
                     "httpx.TimeoutException",
                     "urllib3.exceptions.TimeoutError",
                     "aiohttp.client_exceptions.ServerTimeoutError",
+                    "botocore.exceptions.ReadTimeoutError",
                 }
             ),
         ),
@@ -100,6 +107,9 @@ HTTP = Catalogue(
                     "urllib3.exceptions.ProtocolError",
                     "aiohttp.client_exceptions.ClientConnectionError",
                     "aiohttp.client_exceptions.ClientPayloadError",
+                    "botocore.exceptions.ConnectionError",
+                    "botocore.exceptions.HTTPClientError",
+                    "botocore.exceptions.IncompleteReadError",
                     "http.client.IncompleteRead",
                     "http.client.RemoteDisconnected",
                 }
