@@ -115,7 +115,16 @@ class Batch:
     def wait(self, seconds: float) -> list[Victim]:
         """Wait until each sound process has ended, and each victim has ended well or is named. Return the others."""
         until = time.monotonic() + seconds
-        wait_until(lambda: not list(self._unsound()), seconds, "the ends of the sound processes")
+        unsound: list[str] = []
+
+        def all_sound() -> bool:
+            unsound[:] = [f"{self.shape_of[one]} {one}" for one in self._unsound()]
+            return not unsound
+
+        try:
+            wait_until(all_sound, seconds, "the ends of the sound processes")
+        except AssertionError as late:
+            raise AssertionError(f"{late}: {unsound}") from None
         left = self.victims
         while left and time.monotonic() < until:
             left = [one for one in left if not self._is_settled(one)]
