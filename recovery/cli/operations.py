@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from recovery.cli.completion import complete_actor, complete_kind, complete_operation, complete_search
-from recovery.cli.options import DURATION, Command, CommandGroup, ReasonOption, duration
+from recovery.cli.options import DURATION, YES, Command, CommandGroup, ReasonOption, duration
 from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ START = """Order an operation on the processes that a selection matches, in the 
 
 KIND is check, repair, restart (what failed in broken processes), restart_from (all of them again, or from the tasks of
 an actor on, finished ones included), abort, collect (what is over is removed), or set_idle_timeout (of what was started
-already). The plan is made first; nothing is changed until `operation apply`, unless --apply is given.
+already). The plan is made first; nothing is changed until `operation apply`, unless --yes is given.
 
 Example: [bold]recovery operation start restart 'type:order error:TimeoutError' --reason "the bank is back"[/bold]
 """
@@ -94,7 +94,7 @@ def start(  # noqa: PLR0913
     ] = "",
     all_: Annotated[bool, typer.Option("--all", help="Every process, where there is no selection.")] = False,
     reason: Needed = "",
-    apply: Annotated[bool, typer.Option("--apply", help="At once, without looking at the plan.")] = False,
+    yes: Annotated[bool, typer.Option(YES, help="Apply the plan as soon as it is made, unseen.")] = False,
     rate: Annotated[float | None, typer.Option(help="Processes a second in all; default: as fast as it goes.")] = None,
     priority: Annotated[
         list[str] | None, typer.Option(metavar="TYPE=N", help="Types to be done sooner; others have 0.")
@@ -132,7 +132,7 @@ def start(  # noqa: PLR0913
         kind=kind,
         selection=selection,
         everything=all_,
-        apply=apply,
+        apply=yes,
         rate=rate,
         priorities=operations.priorities_of(priority or []),
         from_actor=from_actor,
@@ -144,12 +144,6 @@ def start(  # noqa: PLR0913
         parquet=parquet,
     )
     resources = connect()
-    if apply and kind == "collect":
-        from recovery.cli.removals import agree_to_removal
-        from recovery.engine.operations.saved_searches import read_search
-        from recovery.search import in_words
-
-        agree_to_removal(in_words(read_search(resources, selection)))
     _tell("start", operations.start(resources, asked, reason), json, watch)
 
 
@@ -189,13 +183,19 @@ def watch(number: Number, json: JsonOption = False) -> None:
 
 
 @group.command(cls=Command, help=paragraphs(APPLY))
-def apply(number: Number, reason: ReasonOption = "", watch: WatchOption = False, json: JsonOption = False) -> None:
+def apply(
+    number: Number,
+    reason: ReasonOption = "",
+    yes: Annotated[bool, typer.Option(YES, help="Of a collect: don't ask on a terminal.")] = False,
+    watch: WatchOption = False,
+    json: JsonOption = False,
+) -> None:
     from recovery import operations
     from recovery.cli.output import connect
 
     resources = connect()
     operation = operations.find(resources, number)
-    if operation.kind.value == "collect" and operation.state.value == "planned":
+    if operation.kind.value == "collect" and operation.state.value == "planned" and not yes:
         from recovery.cli.operation_view import selection_in_words
         from recovery.cli.removals import agree_to_removal
 

@@ -75,7 +75,7 @@ class Asked:
         if selection and not self.none_is_fine and not resources.store.search.page(query, None, 1):
             raise InputError(f"no process matches {given.shown(selection)}; try it with `recovery find`")
         if self.apply and kind is OperationKind.CHECK:
-            raise InputError("a check changes nothing, so there is nothing to apply: leave --apply out, or use repair")
+            raise InputError("a check changes nothing, so there is nothing to apply: leave --yes out, or use repair")
         self._check_place(resources, kind)
         return Operation(
             id=0,
