@@ -9,6 +9,7 @@ from typing import Any
 
 from recovery.durations import show_duration
 from recovery.engine import Resources
+from recovery.engine.lookup import unknown_types
 from recovery.engine.naming import hint
 from recovery.engine.operations.saved_searches import read_search
 from recovery.errors import InputError
@@ -18,6 +19,7 @@ from recovery.operations.parquet import check as check_parquet
 from recovery.records import Operation, OperationKind, ProcessTypePreferences, ResultState, given
 from recovery.records.operation import ExportFormat
 from recovery.records.preferences import fits, wanted_value
+from recovery.search import Query
 
 MAX_SELECTION = 10_000
 MAX_RATE = 1_000_000.0
@@ -73,7 +75,7 @@ class Asked:
             raise InputError(f"--all and the selection {given.shown(selection)}: give one of them")
         query = read_search(resources, selection)
         if selection and not self.none_is_fine and not resources.store.search.page(query, None, 1):
-            raise InputError(f"no process matches {given.shown(selection)}; try it with `recovery find`")
+            _refuse_empty(resources, kind, query, selection)
         if self.apply and kind is OperationKind.CHECK:
             raise InputError("a check changes nothing, so there is nothing to apply: leave --yes out, or use repair")
         self._check_place(resources, kind)
@@ -177,6 +179,16 @@ class Asked:
             if name not in known:
                 raise InputError(f"no process type is named {given.shown(name)}; {hint(name, known, 'none is known')}")
         return {name: checked_priority(name, value) for name, value in self.priorities.items()}
+
+
+def _refuse_empty(resources: Resources, kind: OperationKind, query: Query, selection: str) -> None:
+    """Raise InputError for a selection that no process matches. A collection may match nothing yet: it is tried when
+    nothing is old enough to be removed. One of an unknown process type is refused all the same."""
+    unknown = unknown_types(resources, query)
+    if kind is OperationKind.COLLECT and not unknown:
+        return
+    why = "; ".join([*unknown, "try it with `recovery find`"])
+    raise InputError(f"no process matches {given.shown(selection)}; {why}")
 
 
 def _shown(seconds: Any) -> str:
