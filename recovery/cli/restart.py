@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recovery.cli.completion import complete_process
+from recovery.cli.completion import complete_actor, complete_process
 from recovery.cli.options import Command, YesOption
 from recovery.cli.output import JsonOption, paragraphs
 
@@ -41,6 +41,7 @@ def restart(
         typer.Option(
             "--from",
             metavar="TASK",
+            autocompletion=complete_actor,
             help="From this task: its id, the start of it, or an actor's name for all of its tasks. May be repeated.",
         ),
     ] = None,

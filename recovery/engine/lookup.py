@@ -3,13 +3,10 @@ a query."""
 
 from __future__ import annotations
 
-from recovery.engine.naming import hint
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, ProcessNotFound
 from recovery.records import Process, given
 from recovery.records.ids import SEPARATOR, is_process_id
-from recovery.search import Query
-from recovery.search.tree import Comparison
 from recovery.store.views.custom_ids import Named
 
 MAX_LISTED = 10
@@ -61,23 +58,6 @@ def resolve_task(resources: Resources, target: str) -> tuple[str, str | None]:
             return of_task, last
         return process_id, task
     return resolve(resources, process_id), task or None
-
-
-def unknown_type(resources: Resources, name: str) -> str | None:
-    """Return what to say of a process type that no worker has reported and no process has, with the name that may have
-    been meant; None for a type that is known."""
-    known = sorted(resources.store.process_types.stored())
-    if name in known or resources.store.search.newest(1, process_type=name):
-        return None
-    there = hint(name, known, "no worker has reported any type")
-    return f"no process of type {given.shown(name)} was seen; {there}"
-
-
-def unknown_types(resources: Resources, query: Query) -> list[str]:
-    """Return what to say of each unknown process type in a search, as `unknown_type` does."""
-    of_types = [term for term in query.terms() if term.field == "type" and term.comparison is Comparison.IS]
-    names = dict.fromkeys(str(term.value) for term in of_types)
-    return [text for name in names if (text := unknown_type(resources, name)) is not None]
 
 
 def _ambiguous(custom_id: str, found: list[Named]) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 
 from recovery.durations import show_duration
 from recovery.engine import Resources
-from recovery.engine.lookup import unknown_types
 from recovery.engine.naming import hint
 from recovery.engine.operations.saved_searches import read_search
+from recovery.engine.operations.unknown_types import unknown_types
 from recovery.errors import InputError
 from recovery.limits import MAX_COUNT
 from recovery.operations.kinds import KINDS
@@ -183,9 +183,10 @@ class Asked:
 
 def _refuse_empty(resources: Resources, kind: OperationKind, query: Query, selection: str) -> None:
     """Raise InputError for a selection that no process matches. A collection may match nothing yet: it is tried when
-    nothing is old enough to be removed. One of an unknown process type is refused all the same."""
+    nothing is old enough to be removed. One of an unknown process type is refused all the same, unless no worker has
+    reported any type yet."""
     unknown = unknown_types(resources, query)
-    if kind is OperationKind.COLLECT and not unknown:
+    if kind is OperationKind.COLLECT and not (unknown and resources.store.process_types.stored()):
         return
     why = "; ".join([*unknown, "try it with `recovery find`"])
     raise InputError(f"no process matches {given.shown(selection)}; {why}")

@@ -115,5 +115,12 @@ def test_a_collection_of_what_is_not_old_yet_is_rehearsed(world: Ordering, run: 
     assert "nothing is to be done: no process matches the selection" in run("show", str(operation.id))
     with pytest.raises(InputError, match="no process of type 'ordr' was seen; did you mean 'order'"):
         run("start", "collect", "type:ordr ended:before(90d)", "--reason", "a rehearsal")
+    run("start", "collect", "ended:before(90d) not type:ordr", "--reason", "what is left out may be unknown")
     with pytest.raises(InputError, match="no process matches 'state:broken'; try it with `recovery find`"):
         run("start", "restart", "state:broken", "--reason", "a rehearsal")
+
+
+def test_a_collection_is_rehearsed_before_the_first_worker(world: Ordering, run: Run) -> None:
+    world.store.database["processTypes"].delete_many({})
+    world.store.catch_up(10)
+    assert run("start", "collect", "type:order ended:before(90d)", "--reason", "a rehearsal").startswith("operation 1")
