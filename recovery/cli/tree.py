@@ -13,7 +13,7 @@ from rich.tree import Tree
 from recovery.cli.calls import SHORT_ID, call_line
 from recovery.cli.hints import hint
 from recovery.cli.interrupted import without_rule
-from recovery.cli.output import line, seconds_between
+from recovery.cli.output import line, seconds_between, wrap
 from recovery.durations import show_age
 from recovery.engine.lifecycle.abort import ABORTED
 from recovery.plurals import count
@@ -29,6 +29,8 @@ GUIDE = 4
 """Characters that a level of the tree takes."""
 CALL_SHOWN, MIN_CALL_SHOWN = 100, 20
 """Characters of a call and its value on a line, at most, and at least: with fewer they stand on the next."""
+MIN_ROOM = 20
+"""Characters that a line of a deep tree is wrapped at, at least."""
 RESULT_SHOWN = 200
 """Characters of a result that are shown."""
 
@@ -93,7 +95,9 @@ def tree(found: Shown, width: int) -> Tree:
         if len(found.lines) > MAX_LINES:
             siblings = _counted(branch, siblings, children, found)
         for task in siblings:
-            label = _line(task, found, width - indent)
+            room = max(MIN_ROOM, width - indent)
+            # Wrapped here, because rich breaks commands in backticks.
+            label = Text("\n").join(wrap(_line(task, found, room), room))
             label.overflow = "fold"  # rich cuts what is wider than a branch
             node = branch.add(label)
             if children[task.id]:

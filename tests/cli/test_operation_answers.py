@@ -95,6 +95,14 @@ def test_an_operation_with_nothing_to_do_says_why(world: Ordering, run: Run, kin
             operations.apply(world.app.resources, operation.id)
 
 
+@pytest.mark.parametrize(("count", "text"), [(0, "there is no process"), (1, "1 process was looked at, and no rule")])
+def test_an_operation_on_all_processes_says_why_too(world: Ordering, run: Run, count: int, text: str) -> None:
+    for process_id in world.orders(count):
+        world.end_of(process_id)
+    operation = world.bring_on(world.ask("repair"))
+    assert f"nothing is to be done: {text}" in run("show", str(operation.id))
+
+
 def test_of_one_that_was_applied_unseen_it_is_said_too(world: Ordering, run: Run) -> None:
     world.end_of(world.orders(1)[0])
     done = world.bring_on(world.ask("abort", "type:order", apply=True))

@@ -30,8 +30,11 @@ def why_none(operation: Operation) -> str:
     matching = operation.planned.processes if operation.planned is not None else 0
     if not matching:
         return "no process matches the selection" if operation.selection else "there is no process"
-    match = "match" if matching > 1 else "matches"
-    return f"{count(matching, 'process')} {match}, and {_KINDS[operation.kind].none}"
+    if operation.selection:
+        verb = "match" if matching > 1 else "matches"
+    else:
+        verb = "were looked at" if matching > 1 else "was looked at"
+    return f"{count(matching, 'process')} {verb}, and {_KINDS[operation.kind].none}"
 
 
 def kind_of(kind: OperationKind, resources: Resources, applier: Applier) -> Kind:
