@@ -28,7 +28,7 @@ at once, or within seconds where they can't be told.
 
 Example: [bold]recovery actor set charge_card worker_timeout=90s max_work_timeouts=3[/bold]
 """,
-    list="""List actors: what waits, who consumes it, and what is set.
+    list="""List actors: what waits, who consumes it, and what is set. Idle ones are on one line.
 
 Example: [bold]recovery actor list --json[/bold]
 """,
@@ -153,10 +153,26 @@ def _print(out: Console, found: dict[str, Found]) -> None:
     if not found:
         out.print("none: no worker has ever run here")
         return
+    busy = {name: one for name, one in found.items() if _is_busy(one)}
     rows = []
-    for name, one in found.items():
+    for name, one in busy.items():
         last = one["polled_seconds_ago"]
         polled = "never" if last is None else f"{show_age(last)} ago"
         state = Text("blocked" if one["blocked"] else "", style="red")
         rows.append((name, f"{one['tasks']:,}", str(one["consumers"]), polled, state, overridden(one["settings"])))
-    print_rows(out, ("actor", "waiting", "consumers", "polled", "state", "set"), rows, right=("waiting", "consumers"))
+    headers = ("actor", "waiting", "consumers", "polled", "state", "set")
+    if rows:
+        print_rows(out, headers, rows, right=("waiting", "consumers"))
+    idle = [name for name in found if name not in busy]
+    served = [name for name in idle if found[name]["consumers"]]
+    unserved = [name for name in idle if not found[name]["consumers"]]
+    for label, names in (("idle", served), ("idle, without a worker", unserved)):
+        if names:
+            out.print(f"{label}: {', '.join(names)}")
+
+
+def _is_busy(actor: Found) -> bool:
+    """Whether an actor has a line of its own: tasks wait for it, it is blocked, or something is set."""
+    from recovery.cli.settings import overridden
+
+    return bool(actor["tasks"] or actor["blocked"] or overridden(actor["settings"]))

@@ -9,8 +9,13 @@ import typer
 from recovery.cli.options import Command
 from recovery.cli.output import JsonOption, paragraphs
 from recovery.limits import MAX_NUMBER
+from recovery.printable import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
     from recovery.records import AuditEntry
 
 HELP = """Show what operators did: who, when, what, to what, why, from where, and what came of it.
@@ -20,6 +25,9 @@ cut off. Entries are kept for 400 days.
 
 Example: [bold]recovery audit --what actor --limit 20[/bold]
 """
+
+HEADERS = ("at (UTC)", "by", "what", "target", "why", "outcome")
+Row = tuple[str, str, str, str, str, str]
 
 
 def audit(
@@ -33,7 +41,6 @@ def audit(
 ) -> None:
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
-    from recovery.cli.tables import print_rows
 
     found = connect().store.audit_log.newest(limit, what=what, target=target, operation=operation)
     if json:
@@ -42,13 +49,34 @@ def audit(
     if not found:
         console().print("none")
         return
-    rows = [_row(entry) for entry in found]
-    print_rows(console(), ("at", "by", "what", "target", "why", "outcome"), rows)
+    _print(console(), [_row(entry) for entry in found])
 
 
-def _row(entry: AuditEntry) -> tuple[str, ...]:
+def _print(out: Console, rows: Sequence[Row]) -> None:
+    """A table with a line for each entry; in a terminal that is too narrow for it, with a second line below for the
+    reason and the outcome, and for a long target."""
+    from recovery.cli.output import line
+    from recovery.cli.tables import GAP, Labelled, print_rows
+
+    widths = [max(len(printable(text)) for text in column) for column in zip(HEADERS, *rows, strict=True)]
+    if sum(widths) + GAP * (len(widths) - 1) <= out.width or sum(widths[:3]) + GAP * 3 > out.width:
+        print_rows(out, HEADERS, rows)
+        return
+    for at, by, what, target, why, outcome in ((*HEADERS[:4], "", ""), *rows):
+        cells = (f"{printable(text):<{width + GAP}}" for text, width in zip((at, by, what), widths, strict=False))
+        start = "".join(cells)
+        below = [why, outcome]
+        if len(start) + len(printable(target)) > out.width:
+            below.insert(0, target)
+            target = ""
+        out.print(line(f"{start}{printable(target)}".rstrip()))
+        if text := "; ".join(part for part in below if part):
+            out.print(Labelled([("", text)], widths[0] + GAP))
+
+
+def _row(entry: AuditEntry) -> Row:
     at = f"{entry.at:%Y-%m-%d %H:%M:%S}" if entry.at else "?"
-    return f"{at} UTC", entry.who, entry.what, entry.target, entry.why, entry.outcome or "cut off, or under way"
+    return at, entry.who, entry.what, entry.target, entry.why, entry.outcome or "cut off, or under way"
 
 
 def _as_dict(entry: AuditEntry) -> dict[str, Any]:

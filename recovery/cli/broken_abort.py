@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from recovery.cli.abort import DEFAULT_REASON, AbortReasonOption, whole_process
 from recovery.cli.abort_waiting import abort_waiting_for
 from recovery.cli.broken_groups import (
     ActorOption,
     FingerprintOption,
     KindOption,
     TypeOption,
-    YesOption,
     at_most,
     check_target,
     print_if_none,
@@ -20,10 +20,10 @@ from recovery.cli.broken_groups import (
     selection_of,
 )
 from recovery.cli.completion import complete_actor, complete_process
+from recovery.cli.options import YesOption
 from recovery.cli.output import JsonOption
 
 if TYPE_CHECKING:
-    from recovery.engine import Resources
     from recovery.store import Selection
 
 HELP = """Abort a process, or all processes of a group: they end at once, without a result.
@@ -60,9 +60,7 @@ def abort(  # noqa: PLR0913
     fingerprint: FingerprintOption = None,
     waiting_for: WaitingForOption = None,
     limit: ProcessesOption = None,
-    reason: Annotated[
-        str, typer.Option("--reason", help="Shown with the process, and kept in the audit log.")
-    ] = "aborted by an operator",
+    reason: AbortReasonOption = DEFAULT_REASON,
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -102,7 +100,7 @@ def _abort(target: str | None, selection: Selection, reason: str, limit: int | N
 
     resources = connect()
     if target is not None:
-        abort_process(resources, _whole(resources, target), reason)
+        abort_process(resources, whole_process(resources, target), reason)
         done = 1
     else:
         done = abort_selected(resources, selection, reason, limit)
@@ -112,14 +110,3 @@ def _abort(target: str | None, selection: Selection, reason: str, limit: int | N
     if target is None:
         print_if_none(console(), resources, selection, done)
     console().print(f"{count(done, 'process')} aborted")
-
-
-def _whole(resources: Resources, target: str) -> str:
-    """The process that is named. Raises InputError for a task of one."""
-    from recovery.engine.lookup import resolve_task
-    from recovery.errors import InputError
-
-    process_id, task = resolve_task(resources, target)
-    if task is not None:
-        raise InputError(f"{target}: a process is aborted as a whole; give its id, {process_id}")
-    return process_id

@@ -30,7 +30,6 @@ ActorOption = Annotated[
 ]
 KindOption = Annotated[str | None, typer.Option("--kind", help="Only with this kind of error.")]
 FingerprintOption = Annotated[str | None, typer.Option("--fingerprint", help="Only with this fingerprint.")]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do it: else it only says what it would do.")]
 
 
 def selection_of(process_type: str | None, actor: str | None, kind: str | None, fingerprint: str | None) -> Selection:

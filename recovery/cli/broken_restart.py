@@ -12,14 +12,13 @@ from recovery.cli.broken_groups import (
     GivenTarget,
     KindOption,
     TypeOption,
-    YesOption,
     at_most,
     check_target,
     print_if_none,
     print_plan,
     selection_of,
 )
-from recovery.cli.options import ReasonOption
+from recovery.cli.options import ReasonOption, YesOption
 from recovery.cli.output import JsonOption
 
 if TYPE_CHECKING:

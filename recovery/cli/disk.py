@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 HELP = """Show how many processes and records there are of each process type, and what they take on the disk.
 
-An estimate, from processes that are drawn at random: of millions it takes a second or two. What is old is removed by
+Where processes have up to 100,000 records they are counted. Of more it is an estimate from processes that are drawn at
+random: of millions it takes a second or two. What is old is removed by
 [italic]recovery operation start collect[/italic], or by itself: [italic]recovery schedule collect[/italic].
 
 Example: [bold]recovery disk --json[/bold]
@@ -32,7 +33,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 def disk(
     sample: Annotated[
-        int, typer.Option(min=100, max=MAX_SAMPLE, help="About so many processes are looked at.")
+        int, typer.Option(min=100, max=MAX_SAMPLE, help="How many processes an estimate is made from, about.")
     ] = SAMPLE,
     json: JsonOption = False,
 ) -> None:

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 HELP = """Check the cluster: servers, clocks, packages, collections, workers, queues, beat, scanners and deadlines.
 
 Each line is OK, WARNING, UNKNOWN or PROBLEM, with what to do. Nothing of yours is written. Ends with 0 if there is no
-problem, 1 if there is one, 2 if a server does not answer: then what it would tell is not known, and these checks are
-one line. With --json each has a [italic]cause[/italic], a code that does not change: docs/causes.md explains them.
+problem and no broken process, 1 if there is one, 2 if a server does not answer: then what it would tell is not known,
+and these checks are one line. With --json each has a [italic]cause[/italic], a code that does not change:
+docs/causes.md explains them.
 
 Example: [bold]recovery doctor --json[/bold]
 """
 
-PROBLEM, AWAY = 1, 2
+BAD, AWAY = 1, 2
 LABEL = 21
 STYLES = {"OK": "green", "WARNING": "yellow", "UNKNOWN": "yellow", "PROBLEM": "bold red"}
 
@@ -33,9 +34,9 @@ def doctor(json: JsonOption = False) -> None:
     from recovery.cli.envelope import print_json
     from recovery.cli.output import console
     from recovery.engine import Resources
-    from recovery.health import Level, examine
+    from recovery.health import examine
     from recovery.health.doctor import SERVERS
-    from recovery.health.model import Cause, worst
+    from recovery.health.model import Cause, is_bad, worst
     from recovery.settings import load
 
     out = console()
@@ -50,7 +51,7 @@ def doctor(json: JsonOption = False) -> None:
         print_json("doctor", {"level": worst(checks), "checks": [_as_dict(check) for check in checks]})
     if any(check.name in SERVERS and not check.asked for check in checks):
         raise typer.Exit(AWAY)
-    raise typer.Exit(PROBLEM if worst(checks) in (Level.PROBLEM, Level.UNKNOWN) else 0)
+    raise typer.Exit(BAD if is_bad(checks) else 0)
 
 
 def _in_one(checks: Sequence[Check]) -> Check:

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 FIND = """Find processes by what is asked of them, the oldest first.
 
-A search is terms such as state:broken, error:TimeoutError, started:>2026-01-01, idle:longer(1h), timeouts:>3
-or overdue, combined by and (or a space), or, not and parentheses. docs/search.md has all fields.
+A search is terms such as state:broken, error:TimeoutError, message:"connection refused", started:>2026-01-01,
+idle:longer(1h), timeouts:>3 or overdue, combined by and (or a space), or, not and parentheses. docs/search.md has all
+fields.
 
 Example: [bold]recovery find 'type:order (state:broken or idle:longer(1h)) not error:Timeout*'[/bold]
 """
@@ -47,6 +48,7 @@ def find(
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
     from recovery.engine.operations.saved_searches import read_search
+    from recovery.engine.operations.unknown_types import unknown_types
     from recovery.errors import InputError
 
     resources = connect()
@@ -65,7 +67,15 @@ def find(
         raise InputError(_slow(query, cost))
     found = resources.store.search.page(asked, after, limit)
     more = found[-1] if len(found) == limit else None
-    _print(resources, "find", found, json=json, search=query, expanded=asked.text, cost=_cost(cost), more_after=more)
+    unknown = unknown_types(resources, asked) if not found else []
+    _print(
+        *(resources, "find", found, unknown),
+        json=json,
+        search=query,
+        expanded=asked.text,
+        cost=_cost(cost),
+        more_after=more,
+    )
 
 
 def list_(
@@ -80,6 +90,7 @@ def list_(
 ) -> None:
     from recovery.cli.output import connect
     from recovery.engine.naming import hint
+    from recovery.engine.operations.unknown_types import unknown_type
     from recovery.errors import InputError
     from recovery.records import ProcessState, given
 
@@ -88,10 +99,15 @@ def list_(
         raise InputError(f"--state {given.shown(state)}: {hint(state, known, 'there are none')}")
     wanted = given.text(process_type, "--type") if process_type is not None else None
     resources = connect()
-    _print(resources, "list", resources.store.search.newest(limit, state, wanted), json=json)
+    found = resources.store.search.newest(limit, state, wanted)
+    unknown = unknown_type(resources, wanted) if wanted is not None and not found else None
+    _print(resources, "list", found, [unknown] if unknown else [], json=json)
 
 
-def _print(resources: Resources, command: str, ids: Sequence[str], *, json: bool, **more: Any) -> None:
+def _print(
+    resources: Resources, command: str, ids: Sequence[str], unknown: Sequence[str], *, json: bool, **more: Any
+) -> None:
+    """Print processes; if there are none, with what is said of `unknown` process types."""
     from recovery.cli.envelope import print_json
     from recovery.cli.output import console, messages
     from recovery.cli.tables import print_rows
@@ -102,7 +118,7 @@ def _print(resources: Resources, command: str, ids: Sequence[str], *, json: bool
         print_json(command, {**more, "processes": [_as_dict(one) for one in found]})
         return
     if not found:
-        console().print("none")
+        console().print("; ".join(["none", *unknown]))
         return
     rows = [_row(one, now) for one in found]
     print_rows(console(), ("process", "type", "state", "age", "custom id", "error"), rows)
@@ -116,11 +132,12 @@ def _slow(query: str, cost: Cost) -> str:
     if cost.indexed:
         return (
             f"{query!r} goes through more than {SLOW_FROM:,} processes that an index has. Ask for something more that "
-            "has one (state:broken, error:…, code:…, label.…:…, rule:…, id:…), or give --slow"
+            "has one (state:broken, error:…, message:…, code:…, label.…:…, rule:…, id:…), or give --slow"
         )
     return (
         f"{query!r} can use no index: up to {cost.processes:,} processes are gone through. Ask for something more that "
-        "has one (type:…, state:running, state:broken, error:…, code:…, label.…:…, rule:…, id:…), or give --slow"
+        "has one (type:…, state:running, state:broken, error:…, message:…, code:…, label.…:…, rule:…, id:…), or give "
+        "--slow"
     )
 
 

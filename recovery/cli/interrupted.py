@@ -22,7 +22,7 @@ PAGE = 1000
 
 
 def print_groups(out: Console, groups: Sequence[Group]) -> None:
-    """A table of groups, a line for each; there must be some."""
+    """A table of groups; there must be some. In a pipe each has one line."""
     from rich.table import Table
     from rich.text import Text
 
@@ -30,12 +30,13 @@ def print_groups(out: Console, groups: Sequence[Group]) -> None:
     from recovery.cli.tables import fits
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("tasks", "type", "actor", "kind", "fingerprint", "first", "last", "example"):
+    names = ("tasks", "type", "actor", "kind", "fingerprint", "first", "last", "example")
+    for name in names if out.is_terminal else (*names, "message"):
         table.add_column(name, justify="right" if name == "tasks" else "left")
     for group in groups:
-        example = Text("\n").join([line(_first_line(group.message)), line((group.example.partition("/")[0], "dim"))])
         cells = (f"{group.count:,}", group.type, group.actor, group.kind, group.fingerprint, *_times(group))
-        table.add_row(*cells, example)
+        process, message = line((group.example.partition("/")[0], "dim")), line(_first_line(group.message))
+        table.add_row(*cells, *([Text("\n").join([message, process])] if out.is_terminal else [process, message]))
     if fits(table, out.width):
         out.print(table)
     else:

@@ -13,6 +13,7 @@ import typer
 
 from recovery import addresses
 from recovery.cli import (
+    abort,
     actors,
     audit,
     broken,
@@ -118,6 +119,7 @@ for commands in (
     broken,
     imports,
     restart,
+    abort,
     retry,
     sweep,
 ):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from recovery.cli.operation_view import progress_line
+from recovery.cli.operation_lines import progress_line
 
 if TYPE_CHECKING:
     from recovery.engine import Resources

@@ -1,4 +1,5 @@
-"""How commands take options: durations, flags without a type in the help, `--wait` with and without a duration."""
+"""How commands take options: durations, flags without a type in the help, `--wait` with and without a duration, and
+`--yes`, the one flag that confirms."""
 
 from __future__ import annotations
 
@@ -8,11 +9,17 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from recovery.durations import parse_duration, show_duration
+from recovery.errors import InputError
 
 DURATION = "DURATION"
 """What help texts call one."""
 WAIT, WAIT_DEFAULT = "--wait", 3600.0
 """Seconds of --wait alone."""
+
+YES = "--yes"
+NOT_YES = frozenset({"--apply", "--force", "--confirm", "-y"})
+"""What other programs, and earlier versions of some commands, call --yes. Refused with its name."""
+YesOption = Annotated[bool, typer.Option(YES, help="Do it. Without --yes the command only shows what it would do.")]
 
 ReasonOption = Annotated[str, typer.Option("--reason", help="Why; kept in the audit log.", show_default=False)]
 """Of a command that needs none."""
@@ -36,10 +43,18 @@ class Command(TyperCommand):
         return _without_flag_types(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """With what --wait alone means."""
-        if any(WAIT in param.opts for param in self.params):
+        """With what --wait alone means. Raises InputError for --yes under another name."""
+        options = {option for param in self.params for option in param.opts}
+        if WAIT in options:
             args = _with_wait(args)
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            # By what it has: the class of Typer's error for an unknown option is another one in each version.
+            name = getattr(error, "option_name", None)
+            if YES in options and name in NOT_YES:
+                raise InputError(f"{name}: {ctx.command_path} has no such option; {YES} confirms") from None
+            raise
 
 
 class CommandGroup(TyperGroup):

@@ -41,7 +41,8 @@ MAX_MESSAGE, MAX_WORD = 10_000, 300
 """Characters of an error, a hundred lines or so; and of what it repeats without a space, as an argument may be."""
 _LONG = re.compile(rf"\S{{{MAX_WORD + 1},}}")
 
-_WORD = re.compile(r"\s*\S+\s*")
+_WORD = re.compile(r"\s*(?:[^\s`]*`[^`\n]{1,200}`\S*|\S+)\s*")
+"""What is not broken when a text is wrapped: a word, or a command in backticks, which people copy."""
 
 _LOCAL = re.compile(r"(?:mongodb|redis)://(?:127\.0\.0\.1|localhost):(\d+)(?:/.*)?")
 
@@ -82,7 +83,8 @@ class PlainConsole(Console):
 
 
 def wrap(text: Text, width: int) -> list[Text]:
-    """A text's lines, wrapped between words. Of rich's own ways one cuts a long word, and the other wraps nothing."""
+    """A text's lines, wrapped between words and outside of commands in backticks. Of rich's own ways one cuts a long
+    word, and the other wraps nothing."""
     lines: list[Text] = []
     for one in text.split(allow_blank=True):
         breaks, used = [], 0

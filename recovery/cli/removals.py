@@ -8,8 +8,8 @@ import typer
 
 
 def agree_to_removal(words: str, when: str = "") -> None:
-    """Ask on a terminal whether these processes are to be removed; who can't be asked has agreed. Raises InputError if
-    the answer is no."""
+    """Ask on a terminal whether these processes are to be removed. Without a terminal nobody can be asked, and the
+    command goes on. Commands do not call this if --yes is given. Raises InputError if the answer is no."""
     from recovery.errors import InputError
 
     if not sys.stdin.isatty():

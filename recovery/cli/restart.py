@@ -6,24 +6,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recovery.cli.completion import complete_process
-from recovery.cli.options import Command
+from recovery.cli.completion import complete_actor, complete_process
+from recovery.cli.options import Command, YesOption
 from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
     from recovery.engine.operations.redo import Preview
 
 HELP = """Have a process done again from the beginning, or from any of its tasks, finished ones too.
 
-With a task all that depends on its result is done again; the rest is kept. First a preview is shown; nothing is changed
-without --apply. What failed alone is restarted by [italic]recovery broken restart[/italic], and many processes at once
-by [italic]recovery operation start restart_from[/italic].
+With a task all that depends on its result is done again; the rest is kept. The name of an actor stands for all of its
+tasks in the process. Without --yes a preview is shown, and nothing is changed. What failed alone is restarted by
+[italic]recovery broken restart[/italic], and many processes at once by
+[italic]recovery operation start restart_from[/italic].
 
-Example: [bold]recovery restart order-4711 --from 2d6kojyo --reason "wrong prices" --apply[/bold]
+Example: [bold]recovery restart order-4711 --from look_up --reason "wrong prices" --yes[/bold]
 """
 SHOWN = 20
+"""Tasks that are done again, of which the preview shows the first ones."""
+NAMED = 5
+"""Tasks that a line names."""
 
 
 def restart(
@@ -32,10 +38,15 @@ def restart(
     ],
     from_: Annotated[
         list[str] | None,
-        typer.Option("--from", metavar="TASK", help="From this task, or the start of its id; may be repeated."),
+        typer.Option(
+            "--from",
+            metavar="TASK",
+            autocompletion=complete_actor,
+            help="From this task: its id, the start of it, or an actor's name for all of its tasks. May be repeated.",
+        ),
     ] = None,
     reason: Annotated[str, typer.Option("--reason", help="Kept with the process.", show_default=False)] = "",
-    apply: Annotated[bool, typer.Option("--apply", help="Do it.")] = False,
+    yes: YesOption = False,
     json: JsonOption = False,
 ) -> None:
     from recovery.cli.envelope import print_json
@@ -45,11 +56,11 @@ def restart(
 
     resources, tasks = connect(), from_ or []
     process_id = resolve(resources, process_id)
-    seen = redo_process(resources, process_id, reason, tasks) if apply else preview_redo(resources, process_id, tasks)
+    seen = redo_process(resources, process_id, reason, tasks) if yes else preview_redo(resources, process_id, tasks)
     if json:
-        print_json("restart", _as_dict(seen, apply))
+        print_json("restart", _as_dict(seen, yes))
     else:
-        _print(console(), seen, apply)
+        _print(console(), seen, yes)
 
 
 def _as_dict(seen: Preview, applied: bool) -> dict[str, Any]:
@@ -74,7 +85,7 @@ def _print(out: Console, seen: Preview, applied: bool) -> None:
     if applied:
         out.print(f"process {seen.process.id} runs again: {again} done again, {dropped} dropped, {seen.kept} kept")
         return
-    out.print(f"process {seen.process.id} is {seen.process.state}; from {', '.join(seen.tasks)}")
+    out.print(f"process {seen.process.id} is {seen.process.state}; from {_first(seen.tasks)}")
     anew = f", and {dropped} dropped that these schedule anew" if seen.dropped else ""
     out.print(f"{again} would be done again{anew}; {seen.kept} kept")
     for task, decision in list(seen.again.items())[:SHOWN]:
@@ -84,8 +95,14 @@ def _print(out: Console, seen: Preview, applied: bool) -> None:
     thrown = count(seen.thrown_away, "result")
     out.print(f"{thrown} would be thrown away, which took {show_age(seen.seconds)}")
     if seen.failed:
-        out.print(f"kept, and failed: {', '.join(seen.failed[:5])}: the process breaks for it once more")
-    out.print("nothing was changed: --apply does it")
+        out.print(f"kept, and failed: {_first(seen.failed)}: the process breaks for it once more")
+    out.print("nothing was changed; add --yes to do it")
+
+
+def _first(tasks: Sequence[str]) -> str:
+    """The first task ids, and how many more there are."""
+    more = f" and {len(tasks) - NAMED:,} more" if len(tasks) > NAMED else ""
+    return f"{', '.join(tasks[:NAMED])}{more}"
 
 
 def add_to(app: typer.Typer) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from recovery.cli.options import YES
 from recovery.cli.output import JsonOption
-
-if TYPE_CHECKING:
-    from recovery.records.schedule import Schedule
 
 HELP = """Order an operation of the kind collect at each slot of a schedule, applied as soon as its plan is made.
 
@@ -20,7 +18,7 @@ Example: [bold]recovery schedule collect nightly 'ended:before(90d)' 'schedule=0
 """
 
 
-def collect(
+def collect(  # noqa: PLR0913
     name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
     selection: Annotated[
         str, typer.Argument(metavar="SELECTION", show_default=False, help="Which processes, as `recovery find` has it.")
@@ -32,24 +30,12 @@ def collect(
         str | None, typer.Option("--format", metavar="jsonl|parquet", help="Of the export; default: jsonl.")
     ] = None,
     rate: Annotated[float | None, typer.Option(help="Processes a second; default: as fast as it goes.")] = None,
+    yes: Annotated[bool, typer.Option(YES, help="Don't ask on a terminal.")] = False,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.schedules import tell
-
-    tell("collect", _add(name, selection, settings, reason, export, format, rate), "added", json)
-
-
-def _add(
-    name: str,
-    selection: str,
-    settings: list[str],
-    reason: str,
-    export: str | None,
-    format: str | None,
-    rate: float | None,
-) -> Schedule:
     from recovery.cli.output import connect
     from recovery.cli.removals import agree_to_removal
+    from recovery.cli.schedules import tell
     from recovery.engine.operations.saved_searches import read_search
     from recovery.operations import Asked
     from recovery.operations.scheduled import schedule_operation
@@ -57,6 +43,8 @@ def _add(
     from recovery.search import in_words
 
     resources = connect()
-    agree_to_removal(in_words(read_search(resources, selection)), ", and what is that old by then at each slot")
+    if not yes:
+        agree_to_removal(in_words(read_search(resources, selection)), ", and what is that old by then at each slot")
     asked = Asked("collect", selection, export=export, export_format=format, rate=rate)
-    return schedule_operation(resources, name, asked, assignments(settings, f"schedule {name}"), reason)
+    added = schedule_operation(resources, name, asked, assignments(settings, f"schedule {name}"), reason)
+    tell("collect", added, "added", json)

@@ -109,6 +109,7 @@ def init(
 ) -> None:
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
+    from recovery.cli.tables import Labelled
     from recovery.engine.operations.stored_selections import (
         rewrite_signed_ages,
         with_signed_ages,
@@ -138,11 +139,13 @@ def init(
     out.print(f"MongoDB and Redis answer; database {resources.settings.database}")
     if said := store.server.not_followed():
         out.print(f"recovery names its own read and write concerns; these have no effect: {', '.join(said)}")
+    rows = []
     for name in restored:
         state = f"was there, with about {count(before[name], 'record')}" if name in before else "created"
         if restored[name]:
             state += f"; restored: {', '.join(restored[name])}"
-        out.print(f"  {name:<15} {state}")
+        rows.append((f"  {name}", state))
+    out.print(Labelled(rows, max(map(len, restored)) + 4))
     if selections:
         out.print(f"rewritten, with the same meaning: {', '.join(selections)}")
     if signed:

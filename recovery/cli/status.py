@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 HELP = """Show the cluster's servers, processes and tasks by state, queues, workers, and what is overdue.
 
-Tasks are counted while something is to happen to them: [italic]applying[/italic] are finished ones whose effects are on
-the way, [italic]at rest[/italic] are those that wait for others or are done.
+Queues in which nothing waits are on one line. Tasks are counted while something is to happen to them:
+[italic]applying[/italic] are finished ones whose effects are on the way, [italic]at rest[/italic] are those that wait
+for others or are done.
 
 If Redis does not answer, all that is in MongoDB is shown, and the command ends with 2.
 
@@ -143,7 +144,7 @@ def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str | Text]]:
     yield "Redis", found["redis_problem"] or found["redis"]
     yield "processes", ", ".join(f"{number:,} {state}" for state, number in found["processes"].items())
     yield "tasks", ", ".join(f"{number:,} {state}" for state, number in found["decisions"].items())
-    yield from _labelled("queues", map(_queue, found["queues"].items()), "none: no worker has ever run here")
+    yield from _labelled("queues", _queues(found["queues"]), "none: no worker has ever run here")
     names = ", ".join(worker["name"] for worker in found["workers"])
     yield "workers", f"{len(found['workers'])} alive{f': {names}' if names else ''}"
     hung = (f"{s['actor']} {s['task']} for {show_age(s['seconds'])}, on {s['worker']}" for s in found["hung"])
@@ -171,6 +172,21 @@ def _labelled(label: str, texts: Iterable[str | Text], none: str = "") -> Iterat
     yield from ((label if place == 0 else "", text) for place, text in enumerate(found))
 
 
+def _queues(queues: dict[str, dict[str, Any]]) -> Iterator[str | Text]:
+    """A line for each queue in which something waits or is to come, and one for all others."""
+    from recovery.health.model import join_names
+
+    idle = [name for name, queue in queues.items() if not _is_busy(queue)]
+    yield from (_queue((name, queue)) for name, queue in queues.items() if _is_busy(queue))
+    if idle:
+        yield f"{f'{len(idle):,} ' if len(idle) > 1 else ''}idle: {join_names(idle)}"
+
+
+def _is_busy(queue: dict[str, Any]) -> bool:
+    waits = queue["tasks"] or any(queue[key] for key in TO_COME)
+    return bool(waits or queue["problem"] or queue["blocked_seconds"] is not None)
+
+
 def _queue(named: tuple[str, dict[str, Any]]) -> Text:
     from recovery.cli.output import line
     from recovery.durations import show_age
@@ -180,7 +196,8 @@ def _queue(named: tuple[str, dict[str, Any]]) -> Text:
     parts = [f"{queue['tasks']:,} waiting"]
     parts += [f"{queue[key]:,} {what}" for key, what in TO_COME.items() if queue[key]]
     parts.append("never polled" if last is None else f"polled {show_age(last)} ago")
-    problem = f"; {queue['problem']}" if queue["problem"] else ""
+    trouble = queue["problem"] or ("blocked" if queue["blocked_seconds"] is not None else "")
+    problem = f"; {trouble}" if trouble else ""
     return line((f"{name}  ", "bold"), ", ".join(parts), (problem, "red"))
 
 

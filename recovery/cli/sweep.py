@@ -109,14 +109,12 @@ def _print(found: dict[str, Any], *, json: bool) -> None:
 
 
 def check_type(resources: Resources, process_type: str) -> None:
-    """Raise UnknownProcessType for a type of which there is no process, unless a worker has told of it."""
-    from recovery.engine.naming import hint
+    """Raise UnknownProcessType for a type of which there is no process, unless a worker has reported it."""
+    from recovery.engine.operations.unknown_types import unknown_type
     from recovery.errors import UnknownProcessType
 
-    known = sorted(resources.store.process_types.stored())
-    if process_type not in known and not resources.store.search.newest(1, process_type=process_type):
-        there = hint(process_type, known, "no worker has told of any type")
-        raise UnknownProcessType(f"no process of type {process_type!r} was seen; {there}")
+    if (unknown := unknown_type(resources, process_type)) is not None:
+        raise UnknownProcessType(unknown)
 
 
 def text(value: object) -> str:

@@ -40,12 +40,18 @@ class Labelled:
                 start = Text(" " * self._width)
 
 
-def print_rows(out: Console, headers: Sequence[str], rows: Iterable[Sequence[Cell]], right: Sequence[str] = ()) -> None:
+def print_rows(
+    out: Console,
+    headers: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    right: Sequence[str] = (),
+    whole: Sequence[str] = (),
+) -> None:
     """A table, if the terminal is wide enough for its words; else a block of labelled lines for each row. `right` are
-    the columns that are aligned to the right."""
+    the columns that are aligned to the right, and `whole` those whose cells are not wrapped."""
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
     for header in headers:
-        table.add_column(header, justify="right" if header in right else "left")
+        table.add_column(header, justify="right" if header in right else "left", no_wrap=header in whole)
     kept = [[_text(cell) for cell in row] for row in rows]
     for row in kept:
         table.add_row(*row)
@@ -66,7 +72,8 @@ def fits(table: Table, width: int) -> bool:
     measured = []
     for column in table.columns:
         cells = [Measurement.get(bare, bare.options, cell) for cell in (column.header, *column.cells)]
-        measured.append((max(cell.minimum for cell in cells), max(cell.maximum for cell in cells)))
+        widest = max(cell.maximum for cell in cells)
+        measured.append((widest if column.no_wrap else max(cell.minimum for cell in cells), widest))
     room = width - GAP * (len(measured) - 1) - sum(minimum for minimum, _ in measured)
     for column, (minimum, maximum) in zip(table.columns, measured, strict=True):
         more = max(0, min(room, maximum - minimum))

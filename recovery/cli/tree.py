@@ -13,8 +13,9 @@ from rich.tree import Tree
 from recovery.cli.calls import SHORT_ID, call_line
 from recovery.cli.hints import hint
 from recovery.cli.interrupted import without_rule
-from recovery.cli.output import line, seconds_between
+from recovery.cli.output import line, seconds_between, wrap
 from recovery.durations import show_age
+from recovery.engine.lifecycle.abort import ABORTED
 from recovery.plurals import count
 from recovery.records import Decision, DecisionState, Process, ProcessState
 from recovery.store.views.overview import TaskLine
@@ -28,6 +29,8 @@ GUIDE = 4
 """Characters that a level of the tree takes."""
 CALL_SHOWN, MIN_CALL_SHOWN = 100, 20
 """Characters of a call and its value on a line, at most, and at least: with fewer they stand on the next."""
+MIN_ROOM = 20
+"""Characters that a line of a deep tree is wrapped at, at least."""
 RESULT_SHOWN = 200
 """Characters of a result that are shown."""
 
@@ -43,6 +46,7 @@ STYLES = {
     "failed": "bold red",
     "no decision": "bold red",
 }
+ABORTED_STATE = ProcessState.ABORTED.value
 NOT_TAKEN = frozenset({DecisionState.WAITING, DecisionState.DELAYED, DecisionState.QUEUED})
 """What waits for a worker, or will when its turn comes."""
 
@@ -91,7 +95,9 @@ def tree(found: Shown, width: int) -> Tree:
         if len(found.lines) > MAX_LINES:
             siblings = _counted(branch, siblings, children, found)
         for task in siblings:
-            label = _line(task, found, width - indent)
+            room = max(MIN_ROOM, width - indent)
+            # Wrapped here, because rich breaks commands in backticks.
+            label = Text("\n").join(wrap(_line(task, found, room), room))
             label.overflow = "fold"  # rich cuts what is wider than a branch
             node = branch.add(label)
             if children[task.id]:
@@ -111,7 +117,7 @@ def _counted(
     """Add one line for each actor and state; what is left to be shown alone: deciders, and what is alone."""
     groups: dict[tuple[str, str], list[TaskLine]] = defaultdict(list)
     for task in siblings:
-        groups[task.actor, state_of(found.decisions.get(task.id))].append(task)
+        groups[task.actor, _shown_state(found.decisions.get(task.id), found.process)].append(task)
     alone = []
     for (actor, state), group in groups.items():
         without = [task for task in group if not children.get(task.id)]
@@ -130,7 +136,7 @@ def _counted(
 def _line(task: TaskLine, found: Shown, width: int) -> Text:
     """One task. What it was called with and what it gave takes what is left of the line."""
     decision = found.decisions.get(task.id)
-    state = state_of(decision)
+    state = _shown_state(decision, found.process)
     text = line((task.id[:SHORT_ID], "dim"), f"  {task.actor}  ", (state, STYLES.get(state, "")))
     if decision is not None:
         if decision.attempts > 1:
@@ -143,7 +149,8 @@ def _line(task: TaskLine, found: Shown, width: int) -> Text:
             text.append(line((f"  {age}", "dim")))
     if why := hint(decision, found.unserved, found.links, found.decisions, found.now):
         text.append(line(_hint(why, task.actor in found.unserved or decision is None)))
-    if decision is not None and decision.outcome and decision.outcome.error:
+    # The process's own line says why it was aborted.
+    if decision is not None and decision.outcome and decision.outcome.error and state != ABORTED_STATE:
         error = decision.outcome.error
         text.append(line((f"  {error.kind}: {error.message.splitlines()[0] if error.message else ''}", "red")))
     left = min(CALL_SHOWN, width - text.cell_len - 2)
@@ -163,9 +170,18 @@ def _age(decision: Decision, now: datetime) -> str:
         return f"for {show_age(seconds_between(decision.queued_at, now))}"
     if decision.state is DecisionState.WORKING:
         return f"for {show_age(seconds_between(decision.claimed_at, now))} by {decision.worker}"
-    if decision.state is DecisionState.FINISHED and decision.outcome and decision.outcome.finished_at:
-        return f"took {show_age(seconds_between(decision.claimed_at, decision.outcome.finished_at))}"
+    outcome = decision.outcome
+    if decision.state is DecisionState.FINISHED and decision.claimed_at and outcome and outcome.finished_at:
+        return f"took {show_age(seconds_between(decision.claimed_at, outcome.finished_at))}"
     return ""
+
+
+def _shown_state(decision: Decision | None, process: Process) -> str:
+    """The same, but `aborted` for a task that ended because its process was aborted."""
+    error = decision.outcome.error if decision is not None and decision.outcome is not None else None
+    if process.state is ProcessState.ABORTED and error is not None and error.kind == ABORTED and error.stack is None:
+        return ABORTED_STATE
+    return state_of(decision)
 
 
 def state_of(decision: Decision | None) -> str:

@@ -87,6 +87,7 @@ class Cause(_Code):
     SELECTIONS_AMBIGUOUS = auto()
     DEADLINES_MISSING = auto()
     RECORDS_DAMAGED = auto()
+    PROCESSES_BROKEN = auto()
     BROKEN_NOT_LISTED = auto()
     STARTS_REFUSED = auto()
 
@@ -123,6 +124,15 @@ def problem(name: str, cause: Cause, found: str, advice: str) -> Check:
 def unasked(name: str, found: str, advice: str, cause: Cause = Cause.NOT_ASKED) -> Check:
     """What could not be found out, for something that another check tells of."""
     return Check(name, Level.UNKNOWN, cause, found, advice, asked=False)
+
+
+OF_PROCESSES = frozenset({Cause.PROCESSES_BROKEN, Cause.BROKEN_NOT_LISTED})
+"""Causes of warnings about processes: the cluster works, and an operator has to do something about its processes."""
+
+
+def is_bad(checks: Iterable[Check]) -> bool:
+    """Whether `recovery doctor` ends with 1: a problem, something that could not be found out, or a broken process."""
+    return any(check.level in (Level.PROBLEM, Level.UNKNOWN) or check.cause in OF_PROCESSES for check in checks)
 
 
 def worst(checks: Iterable[Check]) -> Level:

@@ -57,7 +57,7 @@ def _of_the_first(resources: Resources, most: int, what: str) -> str:
 
 
 def broken(resources: Resources) -> Check:
-    """How many processes ended without a result. For information: each was told of when it broke."""
+    """No process is broken: each that is waits for an operator, who restarts or aborts it."""
     if lacking := _lacking(resources, "deadline", "unsuccessful"):
         return _unread("processes", lacking)
     counts = resources.store.overview.processes()
@@ -67,7 +67,10 @@ def broken(resources: Resources) -> Check:
         found += f"; {unlisted:,} of the broken ones {'is' if unlisted == 1 else 'are'} not listed as interrupted"
         advice = "run `recovery sweep --repair`, which lists them again"
         return warning("processes", Cause.BROKEN_NOT_LISTED, found, advice)
-    return ok("processes", found, "`recovery broken list` shows why" if broken_ones else "")
+    if broken_ones:
+        advice = "`recovery broken list` shows why; restart them with `recovery broken restart`, or abort them"
+        return warning("processes", Cause.PROCESSES_BROKEN, found, advice)
+    return ok("processes", found)
 
 
 def count_unlisted(resources: Resources) -> int:

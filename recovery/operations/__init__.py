@@ -8,6 +8,7 @@ page is counted once, by a compare-and-set, and totals are counted from the resu
 
 from recovery.operations.asked import Asked, rate_of, states_of
 from recovery.operations.commands import apply, cancel, find, pause, priorities_of, resume, set_rate, start
+from recovery.operations.kinds import why_none
 from recovery.operations.progress import Progress, Watching, progress
 from recovery.operations.work import OperationWorker
 
@@ -27,4 +28,5 @@ __all__ = [
     "set_rate",
     "start",
     "states_of",
+    "why_none",
 ]

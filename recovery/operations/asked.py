@@ -11,6 +11,7 @@ from recovery.durations import show_duration
 from recovery.engine import Resources
 from recovery.engine.naming import hint
 from recovery.engine.operations.saved_searches import read_search
+from recovery.engine.operations.unknown_types import unknown_types
 from recovery.errors import InputError
 from recovery.limits import MAX_COUNT
 from recovery.operations.kinds import KINDS
@@ -18,6 +19,7 @@ from recovery.operations.parquet import check as check_parquet
 from recovery.records import Operation, OperationKind, ProcessTypePreferences, ResultState, given
 from recovery.records.operation import ExportFormat
 from recovery.records.preferences import fits, wanted_value
+from recovery.search import Query
 
 MAX_SELECTION = 10_000
 MAX_RATE = 1_000_000.0
@@ -73,9 +75,9 @@ class Asked:
             raise InputError(f"--all and the selection {given.shown(selection)}: give one of them")
         query = read_search(resources, selection)
         if selection and not self.none_is_fine and not resources.store.search.page(query, None, 1):
-            raise InputError(f"no process matches {given.shown(selection)}; try it with `recovery find`")
+            _refuse_empty(resources, kind, query, selection)
         if self.apply and kind is OperationKind.CHECK:
-            raise InputError("a check changes nothing, so there is nothing to apply: leave --apply out, or use repair")
+            raise InputError("a check changes nothing, so there is nothing to apply: leave --yes out, or use repair")
         self._check_place(resources, kind)
         return Operation(
             id=0,
@@ -177,6 +179,17 @@ class Asked:
             if name not in known:
                 raise InputError(f"no process type is named {given.shown(name)}; {hint(name, known, 'none is known')}")
         return {name: checked_priority(name, value) for name, value in self.priorities.items()}
+
+
+def _refuse_empty(resources: Resources, kind: OperationKind, query: Query, selection: str) -> None:
+    """Raise InputError for a selection that no process matches. A collection may match nothing yet: it is tried when
+    nothing is old enough to be removed. One of an unknown process type is refused all the same, unless no worker has
+    reported any type yet."""
+    unknown = unknown_types(resources, query)
+    if kind is OperationKind.COLLECT and not (unknown and resources.store.process_types.stored()):
+        return
+    why = "; ".join([*unknown, "try it with `recovery find`"])
+    raise InputError(f"no process matches {given.shown(selection)}; {why}")
 
 
 def _shown(seconds: Any) -> str:

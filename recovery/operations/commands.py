@@ -16,6 +16,7 @@ from recovery.engine.operations.operator import reason_of, who
 from recovery.errors import DamagedRecord, InputError
 from recovery.operations.advance import LOOK_EVERY, advance
 from recovery.operations.asked import Asked, checked_priority, checked_rate, no_priority
+from recovery.operations.kinds import why_none
 from recovery.records import Operation, OperationState, Phase, given
 from recovery.records.operation import OVER
 from recovery.store.schema import KEPT_RESULTS
@@ -68,7 +69,7 @@ def apply(resources: Resources, number: int, why: str = "", *, by: str | None = 
         if operation.state is not OperationState.PLANNED:
             raise InputError(f"operation {number} is {_told(operation)}; only a plan that is complete can be applied")
         if not operation.planned or not operation.planned.found:
-            raise InputError(f"operation {number} found nothing to do; there is nothing to apply")
+            raise InputError(f"operation {number} has nothing to do: {why_none(operation)}")
         _see_that_kept(operation, now)
         return operation.evolve(state=OperationState.ADMITTING, refusal=None)
 

@@ -43,12 +43,14 @@ class Hold:
         this worker is not to stop. Once it says no it always does."""
         if not self._over and time.monotonic() - self._renewed >= RENEW:
             turn = self._turn(0) if self._renew() else None
-            self._over = turn is None or turn.rate != self._operation.rate
+            self._over = turn is None or (self._operation.is_paced and turn.rate != self._operation.rate)
         return not self._over and not self._ending.is_set()
 
     def take_turn(self, count: int) -> float | None:
         """Wait until the limiter lets so many pass; the rate that holds, 0 for none. None: no more is to be done, or by
-        somebody else."""
+        somebody else. A phase that the rate does not slow down passes without waiting."""
+        if not self._operation.is_paced:
+            return None if self._turn(0) is None else 0.0
         turn = self._turn(count)
         left = turn.seconds if turn is not None else 0.0
         while turn is not None and left > 0:

@@ -40,7 +40,7 @@ def pages_of(resources: Resources, applier: Applier, operation: Operation, part:
     kind = kind_of(operation.kind, resources, applier)
     if part.phase is Phase.APPLY:
         return _Applying(resources, operation, kind, hold)
-    if kind.surveys and operation.rate is None and part.cursor is None:
+    if kind.surveys and operation.pace is None and part.cursor is None:
         return _Surveying(resources, operation, kind, hold)
     return _Planning(resources, operation, kind, hold)
 

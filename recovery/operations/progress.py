@@ -34,7 +34,8 @@ class Progress:
     share: float
     """0 to 1."""
     expected: int | None
-    """How many processes this phase is about; None while the plan is made, since nobody has counted the selection."""
+    """How many processes this phase is about, or about how many, while all are planned; None while a selection is
+    planned, because nobody has counted it."""
     seconds: float
     """That the phase has lasted, pauses left out."""
     speed: float | None
@@ -76,7 +77,8 @@ def progress(resources: Resources, operation: Operation, counted: Totals | None 
     parts = resources.store.operation_ranges.all(operation.id, operation.phase)
     over = operation.state in (OperationState.FINISHED, OperationState.PLANNED)
     totals = _kept(operation) or _so_far(resources, operation, parts, counted)
-    share = 1.0 if over else done.share(operation, totals, parts)
+    processes = None if operation.selection else resources.store.ranges.volume()[0]
+    share = 1.0 if over else done.share(operation, totals, parts, processes)
     seconds = _lasted(operation, now)
     seen = done.seen(operation, totals)
     moving = operation.state in (OperationState.PLANNING, OperationState.RUNNING)
@@ -85,7 +87,7 @@ def progress(resources: Resources, operation: Operation, counted: Totals | None 
         operation=operation,
         totals=totals,
         share=share,
-        expected=done.expected(operation),
+        expected=done.expected(operation, None if over else processes),
         seconds=seconds,
         speed=seen / seconds if seconds > 0 and seen else None,
         seconds_left=seconds * (1 - share) / share if known else None,

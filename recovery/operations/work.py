@@ -137,7 +137,7 @@ class OperationWorker:
         ranges = self._resources.store.operation_ranges
         hold = Hold(self._resources, operation, leased, self._ending)
         pages = pages_of(self._resources, self._applier, operation, leased, hold)
-        size = _page_size(operation, pages, operation.rate)
+        size = _page_size(operation, pages, operation.pace)
         current: OperationRange | None = leased
         while current is not None:
             count = pages.read(current, size)

@@ -184,7 +184,7 @@ class Operation(Record):
     priorities: dict[str, int] = field(default_factory=dict)
     """{process type: priority}: higher ones first, others have 0."""
     rate: float | None = None
-    """Processes a second in all, however many work at it; absent: as fast as it goes."""
+    """Processes a second in all, however many work at it; absent: as fast as it goes. See `pace`."""
     phase: Phase = Phase.PLAN
     cuts: tuple[str, ...] | None = None
     """Process ids at which the ranges of this phase are cut; absent until they are planned."""
@@ -213,6 +213,17 @@ class Operation(Record):
     def changes(self) -> bool:
         """Whether it changes processes, as opposed to a check."""
         return self.kind is not OperationKind.CHECK
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether the rate holds in this phase. It is a rate of changes, so a plan is made as fast as it goes; only a
+        check, which is nothing but its plan, is planned at its rate."""
+        return self.phase is Phase.APPLY or not self.changes
+
+    @property
+    def pace(self) -> float | None:
+        """The rate that holds in this phase; None: as fast as it goes."""
+        return self.rate if self.is_paced else None
 
     @property
     def is_drivers(self) -> bool:

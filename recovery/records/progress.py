@@ -17,14 +17,17 @@ def seen(operation: Operation, totals: Totals) -> int:
     return totals.processes if operation.phase is Phase.PLAN else ended(totals)
 
 
-def expected(operation: Operation) -> int | None:
-    """How many processes its phase is about; None while the plan is made, since nobody has counted the selection."""
-    return operation.planned.found if operation.phase is Phase.APPLY and operation.planned else None
+def expected(operation: Operation, processes: int | None = None) -> int | None:
+    """How many processes its phase is about. While a plan of all processes is made that is about `processes`, if the
+    caller knows how many there are. None while a selection is planned, because nobody has counted it."""
+    if operation.phase is Phase.APPLY:
+        return operation.planned.found if operation.planned else None
+    return None if operation.selection else processes or None
 
 
-def share(operation: Operation, totals: Totals, parts: Sequence[OperationRange]) -> float:
-    """How much of its phase is done, 0 to 1."""
-    if (of := expected(operation)) is not None:
+def share(operation: Operation, totals: Totals, parts: Sequence[OperationRange], processes: int | None = None) -> float:
+    """How much of its phase is done, 0 to 1; `processes` as in `expected`."""
+    if (of := expected(operation, processes)) is not None:
         return min(1.0, seen(operation, totals) / of) if of else 1.0
     if not parts:
         return 0.0

@@ -20,6 +20,7 @@ class Kind(Enum):
 
     TEXT = "a text, or the beginning of one with * at its end"
     EXACT = "a text"
+    PART = "a part of a text, in upper or lower case"
     WORD = "one of"
     NUMBER = "a number, with >, <, >= or <= before it if it is not to be exactly that"
     MOMENT = (
@@ -56,6 +57,7 @@ FIELDS: dict[str, Field] = {
         Field("idle", Kind.SPAN, "For how long nothing has changed in a process that has not ended well."),
         Field("overdue", Kind.FLAG, "A deadline of one of its records is past."),
         Field("error", Kind.TEXT, "The kind of an error for which it, or a task of it, has no result."),
+        Field("message", Kind.PART, "A part of that error's message."),
         Field("code", Kind.NUMBER, "That error's code."),
         Field("fingerprint", Kind.TEXT, "What alike errors have in common, as `recovery broken list` has it."),
         Field("actor", Kind.TEXT, "An actor of which a task is to be done, or has failed."),
@@ -80,6 +82,8 @@ def read(field: Field, sign: str, text: str, quoted: bool, now: datetime) -> tup
     """Return how a term of this field compares; its ages may have signs (`recovery.search.ages`). Raises BadValue."""
     if len(text) > MAX_TEXT:
         raise BadValue(f"is longer than {MAX_TEXT:,} characters")
+    if field.kind is Kind.PART:
+        return _part(field, sign, text, quoted)
     if field.kind in (Kind.TEXT, Kind.EXACT, Kind.WORD):
         return _text(field, sign, text, quoted)
     comparison = Comparison(sign or "=")
@@ -117,6 +121,16 @@ def _text(field: Field, sign: str, text: str, quoted: bool) -> tuple[Comparison,
             raise BadValue("can't be the beginning of a text with the character NUL; remove that")
         return Comparison.STARTS, text[:-1]
     return Comparison.IS, text
+
+
+def _part(field: Field, sign: str, text: str, quoted: bool) -> tuple[Comparison, Value]:
+    """Without the stars around it, which a part does not need."""
+    part = text if quoted else text.strip("*")
+    if sign or not part:
+        raise BadValue(f"is {field.kind.value}")
+    if "\0" in part:
+        raise BadValue("can't have the character NUL in it; remove that")
+    return Comparison.CONTAINS, part
 
 
 def _number(text: str) -> float:

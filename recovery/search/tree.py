@@ -14,6 +14,8 @@ class Comparison(StrEnum):
     IS = "="
     STARTS = "*"
     """With this text."""
+    CONTAINS = "~"
+    """This text somewhere in it, in upper or lower case."""
     ABOVE = ">"
     BELOW = "<"
     AT_LEAST = ">="

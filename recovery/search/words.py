@@ -23,6 +23,7 @@ _MOMENTS = {
     Comparison.AT_LEAST: "at or after",
     Comparison.AT_MOST: "at or before",
 }
+_PARTS = {Comparison.STARTS: " that begins with", Comparison.CONTAINS: " that contains"}
 _SPANS = {
     Comparison.ABOVE: "longer than",
     Comparison.BELOW: "less than",
@@ -64,8 +65,7 @@ def _words(node: Node, *, within: bool = False) -> str:
 def _text(before: str) -> Callable[[Term], str]:
     def say(term: Term) -> str:
         named = f" {term.name}" if term.name else ""
-        begins = " that begins with" if term.comparison is Comparison.STARTS else ""
-        return f"{before}{named}{begins} {term.value}"
+        return f"{before}{named}{_PARTS.get(term.comparison, '')} {term.value}"
 
     return say
 
@@ -99,6 +99,7 @@ _TERMS: dict[str, Callable[[Term], str]] = {
     "idle": _idle,
     "overdue": lambda _: "with an overdue deadline",
     "error": _text("with the error"),
+    "message": _text("with an error message"),
     "code": _number("with the error code"),
     "fingerprint": _text("with the error fingerprint"),
     "actor": _text("with an open or failed task of the actor"),

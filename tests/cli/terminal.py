@@ -84,5 +84,7 @@ class Typing:
 
 
 def too_wide(plain: str) -> list[str]:
-    """Lines that are wider than the terminal; one word alone, such as an id that is copied, may be."""
-    return [line for line in plain.splitlines() if len(line) > WIDTH and " " in line.strip()]
+    """Lines that are wider than the terminal; one word alone, such as an id, or a command in backticks, may be: they
+    are copied."""
+    wide = [line.strip() for line in plain.splitlines() if len(line) > WIDTH]
+    return [line for line in wide if " " in re.sub("`[^`]+`", "`", line)]

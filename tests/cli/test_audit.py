@@ -22,7 +22,7 @@ from tests.emptied import Kept
 pytestmark = pytest.mark.thorough
 
 WHY = "the auditors ask"
-DO_IT = ("--yes", "--apply", "--repair")
+DO_IT = ("--yes", "--repair")
 """Options without which a command only says what it would do."""
 STARTERS = {"start", "run"}
 """They start processes, which have their own records; to write the audit log is an operator's right."""
@@ -30,7 +30,9 @@ WHAT = {
     "broken abort --waiting-for": "abort waiting",
     "check": "check repair",
     "restart": "process restart",
-    "restart --apply": "process restart",
+    "restart --yes": "process restart",
+    "abort": "process abort",
+    "abort --yes": "process abort",
 }
 """{command: what it is called in the log} where that is not its name."""
 _COMMANDS = all_commands()

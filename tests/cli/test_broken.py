@@ -89,7 +89,8 @@ def broken(world: World, process_type: str = "order") -> str:
 
 def test_list(world: World, run: Run) -> None:
     lines = run("list").splitlines()
-    assert lines[0].split() == ["tasks", "type", "actor", "kind", "fingerprint", "first", "last", "example"]
+    names = ["tasks", "type", "actor", "kind", "fingerprint", "first", "last", "example", "message"]
+    assert lines[0].split() == names
     assert lines[1].split()[:4] == ["3", "order", "pay", "ValueError"]
     assert "[red]" in lines[1]
     assert "and more" not in lines[1]
@@ -131,7 +132,8 @@ def test_list_of_a_pipe_is_a_line_for_each(world: World, monkeypatch: pytest.Mon
     lines = CliRunner().invoke(app, ["broken", "list"], env=world.settings.environment()).stdout.splitlines()
     (group, _) = world.store.interruptions.groups(Selection())
     assert all(f"{moment:%Y-%m-%d %H:%M:%S}" in lines[1] for moment in (group.first, group.last))
-    assert group.kind in lines[1] and group.example.partition("/")[0] == lines[2].strip()
+    assert group.kind in lines[1] and group.example.partition("/")[0] in lines[1]
+    assert len(lines) == 3, "a header, and a line for each of the two groups"
 
 
 def test_show(world: World, run: Run) -> None:

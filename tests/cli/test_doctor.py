@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 import redis
 from pymongo import MongoClient
+from typer.testing import CliRunner
 
+from recovery.cli.main import app
+from recovery.health.model import Cause, Check, ok, problem, warning
 from recovery.settings import Settings
 from recovery.stack import Stack
 from recovery.stack.ports import free_port
@@ -115,7 +118,7 @@ def test_the_status_is_shown_while_redis_does_not_answer(settings: Settings, env
     assert found["queues"]["add"]["depth"] is None and "processes" in found
     assert "does not answer" in found["redis_problem"]
     shown = recovery("status", env=away).stdout
-    assert "does not answer" in shown and "add  0 waiting" in shown
+    assert "does not answer" in shown and "idle: add" in shown
 
 
 def test_what_is_not_asked_is_one_line(env: dict[str, str]) -> None:
@@ -125,3 +128,24 @@ def test_what_is_not_asked_is_one_line(env: dict[str, str]) -> None:
     assert len(unknown) == 1 and unknown[0].startswith("UNKNOWN not asked    replica set, rights, concerns, writes")
     problems = [line for line in done.stdout.splitlines() if line.startswith("PROBLEM")]
     assert len(problems) == 1 and problems[0].startswith("PROBLEM mongodb")
+
+
+@pytest.mark.parametrize(
+    ("check", "code"),
+    [
+        (ok("processes", "2 running, 0 broken"), 0),
+        (warning("clocks", Cause.CLOCKS_APART, "2 s", "see to them"), 0),
+        (warning("processes", Cause.PROCESSES_BROKEN, "1 broken", "restart it"), 1),
+        (warning("processes", Cause.BROKEN_NOT_LISTED, "1 broken", "list it"), 1),
+        (problem("beat", Cause.NO_BEAT, "none", "start one"), 1),
+    ],
+    ids=lambda value: str(value.cause) if isinstance(value, Check) else "",
+)
+def test_it_ends_with_1_for_a_problem_or_a_broken_process(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, check: Check, code: int
+) -> None:
+    for name, value in settings.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("recovery.health.examine", lambda _: iter([check]))
+    done = CliRunner().invoke(app, ["doctor"])
+    assert done.exit_code == code and check.found in done.stdout

@@ -20,7 +20,8 @@ ONCE = {
         "schedule collect",
         "schedule remove",
         "schedule trigger",
-        "restart --apply",
+        "restart --yes",
+        "abort --yes",
         "import",
         "search remove",
     ),
@@ -40,7 +41,7 @@ TABLES = {
         "audit",
         "search list",
     ),
-    *("operation show", "operation rate"),
+    "operation show",
 }
 """Where a table is too wide there are blocks, without its header."""
 HEADER = re.compile(r"\S+")

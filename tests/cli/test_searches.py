@@ -8,6 +8,7 @@ import shlex
 import pytest
 
 from recovery import Settings
+from recovery.records import ProcessTypePreferences
 from tests.cli import schemas
 from tests.cli.command import recovery
 from tests.docs.blocks import DOCS
@@ -25,6 +26,8 @@ def test_the_page_shows_what_is_said(world: World) -> None:
     section = PAGE.partition("## Searches under a name")[2].partition("\n## ")[0]
     (block,) = re.findall(r"```console\n(.*?)```", section, re.DOTALL)
     said = list[str]()
+    world.store.process_types.save([ProcessTypePreferences(id="order")])
+    world.store.catch_up(10)
     for part in block.split("$ ")[1:]:
         line, _, wanted = part.partition("\n")
         done = recovery(*shlex.split(line)[1:], env=world.settings.environment())

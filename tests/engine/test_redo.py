@@ -397,7 +397,7 @@ def test_what_is_applied_late_leaves_nothing_of_the_life_before(world: World, to
 @pytest.mark.parametrize(
     ("tasks", "told"),
     [
-        (["nothing"], "has no task 'nothing'; `recovery show"),
+        (["nothing"], "has no task 'nothing', and none of an actor of that name; there are: order. `recovery show"),
         ([""], "task=''"),
         (["s", "t"], "has no task 't'"),
         ([{"$gt": ""}], "task="),

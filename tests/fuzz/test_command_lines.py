@@ -15,7 +15,8 @@ from tests.fuzz.conftest import rounds
 from tests.fuzz.texts import acts, nasty
 
 COMMANDS = [
-    "status", "doctor", "init", "show", "check", "start", "run", "worker", "beat", "up", "demo", "sweep", "ping",
+    "status", "doctor", "init", "show", "check", "start", "run", "abort", "restart",
+    "worker", "beat", "up", "demo", "sweep", "ping",
     *(f"actor {one}" for one in ("list", "show", "set", "unset", "block", "unblock", "forget")),
     *(f"process-type {one}" for one in ("list", "show", "set", "unset")),
     *(f"broken {one}" for one in ("list", "show", "restart", "abort")),

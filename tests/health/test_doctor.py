@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from recovery import Recovery
 from recovery.errors import ServerRefused, ServerUnavailable, SettingsError, SparkUnavailable
 from recovery.health import Level, clocks, doctor, examine, installation, model, secrets, servers
-from recovery.health.model import Cause
+from recovery.health.model import Cause, is_bad
 from recovery.health.scanners import NUDGES
 from recovery.queue import Broker
 from recovery.records import (
@@ -357,7 +357,13 @@ def test_broken_processes_are_told(world: World) -> None:
     assert check.found == "0 running, 1 broken, 0 aborted; 1 of the broken ones is not listed as interrupted"
     world.store.database["interruptions"].insert_one({"_id": "p/start"}, bypass_document_validation=True)
     check = asked(world, "processes")
-    assert (check.level, check.found) == (OK, "0 running, 1 broken, 0 aborted")
+    assert (check.level, check.cause) == (WARNING, Cause.PROCESSES_BROKEN)
+    assert check.found == "0 running, 1 broken, 0 aborted"
+    assert "`recovery broken list` shows why" in check.advice
+    assert is_bad([check]), "the command ends with 1"
+    world.store.database["processes"].delete_many({})
+    check = asked(world, "processes")
+    assert (check.level, check.advice, is_bad([check])) == (OK, "", False)
 
 
 def test_a_server_that_is_away_hides_only_what_it_alone_tells(world: World) -> None:

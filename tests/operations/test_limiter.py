@@ -71,3 +71,32 @@ def test_who_is_waiting_feels_another_rate(world: Ordering, slow: Operation, rat
             assert waiting.result(timeout=10) == (rate or 0.0)
         finally:
             ending.set()
+
+
+@pytest.mark.parametrize("kind", ["abort", "repair", "collect", "set_idle_timeout"])
+def test_a_plan_is_made_as_fast_as_it_goes(world: Ordering, kind: str) -> None:
+    """At one process a second it would take 40 s. The rate holds once the plan is applied."""
+    world.orders(40)
+    more = {"idle_timeout": 600.0} if kind == "set_idle_timeout" else {}
+    operation = world.ask(kind, "type:order", rate=1.0, **more)
+    began = world.store.now()
+    planned = world.bring_on(operation)
+    assert planned.planned is not None and planned.planned.processes == 40
+    assert (world.store.now() - began).total_seconds() < 10
+    assert planned.free_at is None or planned.free_at <= world.store.now(), "nobody waits for what was planned"
+
+
+def test_a_repair_is_planned_by_ranges_whatever_its_rate(world: Ordering) -> None:
+    operation = world.ask("repair", rate=1.0)
+    assert operation.pace is None
+    assert operation.evolve(phase=Phase.APPLY).pace == 1.0
+
+
+def test_a_check_is_made_at_its_rate(world: Ordering) -> None:
+    """It is nothing but its plan, so its rate is how an operator spares the database."""
+    world.orders(3)
+    operation = world.ask("check", rate=2.0)
+    assert operation.pace == 2.0
+    began = world.store.now()
+    assert world.bring_on(operation).planned is not None
+    assert (world.store.now() - began).total_seconds() >= 0.5

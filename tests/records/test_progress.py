@@ -45,6 +45,18 @@ def test_only_an_application_of_a_complete_plan_knows_its_size() -> None:
     assert expected(operation(Phase.PLAN, planned=Totals(found=50))) is None
 
 
+def test_a_plan_of_all_is_measured_by_how_many_there_are() -> None:
+    plan = operation(Phase.PLAN)
+    assert expected(plan, 400) == 400
+    assert share(plan, TOTALS, [UNTOUCHED], 400) == 0.25
+    assert share(plan, TOTALS, [UNTOUCHED], 50) == 1.0, "the number is an estimate"
+    assert share(plan, TOTALS, [BEGUN], 0) == 0.5, "none is known"
+    selected = operation(Phase.PLAN, selection="type:order")
+    assert expected(selected, 400) is None
+    assert share(selected, TOTALS, [BEGUN], 400) == 0.5
+    assert expected(applied(50), 400) == 50
+
+
 @pytest.mark.parametrize(("found", "done"), [(40, 0.25), (10, 1.0), (5, 1.0), (0, 1.0)])
 def test_an_application_is_measured_by_the_processes_of_its_plan(found: int, done: float) -> None:
     assert share(applied(found), TOTALS, [UNTOUCHED]) == done

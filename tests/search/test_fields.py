@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from recovery.errors import InputError
-from recovery.search import Kind, Term, parse
+from recovery.search import Kind, Term, in_words, parse
 from recovery.search.tree import Comparison
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -43,6 +43,36 @@ def test_a_wrong_value_is_refused_with_what_its_field_takes(text: str, said: str
     message = str(error.value).split("\n")[0]
     assert message.startswith(f"column {column}: {said}")
     assert message.endswith(said) or said.endswith(": ")
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("message:refused", "refused"),
+        ("message:*refused*", "refused"),
+        ('message:"*refused*"', "*refused*"),
+        ('message:"connection refused"', "connection refused"),
+    ],
+)
+def test_a_message_is_searched_for_a_part_of_it(text: str, part: str) -> None:
+    query = parse(text, NOW)
+    assert query.tree == Term("message", Comparison.CONTAINS, part)
+    assert in_words(query) == f"processes with an error message that contains {part}"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("message:>refused", "message is a part of a text, in upper or lower case"),
+        ("message:*", "message is a part of a text, in upper or lower case"),
+        ('message:""', "message is a part of a text, in upper or lower case"),
+        ('message:"a\0b"', "message can't have the character NUL in it; remove that"),
+    ],
+)
+def test_a_part_that_can_not_be_searched_for_is_refused(text: str, said: str) -> None:
+    with pytest.raises(InputError) as error:
+        parse(text, NOW)
+    assert str(error.value).split("\n")[0].endswith(f": {said}")
 
 
 def test_a_text_of_a_thousand_characters_is_taken() -> None:

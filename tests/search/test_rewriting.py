@@ -114,3 +114,6 @@ def test_on_a_terminal_a_collection_asks_first(world: World) -> None:
             terminal.type(f"{answer}\r")
             terminal.wait_for(said)
         assert (world.store.schedules.get("weekly") is not None) is saved
+    confirmed = tuple("monthly" if argument == "weekly" else argument for argument in command)
+    with Typing((*confirmed, "schedule=0 3 1 * *", "--reason", "space", "--yes"), env, ROOT) as terminal:
+        terminal.wait_for("monthly: added")  # nobody types an answer

@@ -46,7 +46,12 @@ def databases(draw: st.DrawFn) -> Documents:
         else:
             process["endedAt"] = draw(AGES)
         if state in ("broken", "aborted"):
-            process["error"] = {"kind": draw(NAMES), "message": "", "code": draw(NUMBERS), "fingerprint": draw(NAMES)}
+            process["error"] = {
+                "kind": draw(NAMES),
+                "message": draw(NAMES),
+                "code": draw(NUMBERS),
+                "fingerprint": draw(NAMES),
+            }
         if draw(st.integers(0, 4)):  # now and then one has lost its Process record
             found["processes"].append(process)
         if draw(st.booleans()):
@@ -60,7 +65,8 @@ def databases(draw: st.DrawFn) -> Documents:
             found["decisions"].append(decision)
         if state == "broken" and draw(st.booleans()):
             one = {"_id": f"{key}/t0", "type": process["type"], "actor": draw(NAMES), "kind": draw(NAMES)}
-            found["interruptions"].append(one | {"message": "", "fingerprint": draw(NAMES), "code": draw(NUMBERS)})
+            one |= {"message": draw(NAMES), "fingerprint": draw(NAMES), "code": draw(NUMBERS)}
+            found["interruptions"].append(one)
         if draw(st.booleans()):
             one = {"_id": f"1/{key}", "operation": 1, "process": key, "state": "found"}
             found["operationResults"].append(one | {"rules": [draw(NAMES)], "at": NOW})
@@ -124,6 +130,7 @@ def terms(draw: st.DrawFn) -> tuple[str, Holds]:
                 texts("error", {"processes": "error.kind", "interruptions": "kind"}, wanted),
                 texts("fingerprint", {"processes": "error.fingerprint", "interruptions": "fingerprint"}, wanted),
                 (f"label.of:{wanted}", any_of("processes", lambda one: _is_labelled(one, wanted))),
+                (f"message:{wanted.upper()}", _messages(wanted.strip("*"))),
                 (f"code:{sign}{number}", _codes(sign, number)),
                 (f"actor:{wanted}", _actors(wanted)),
                 (f"timeouts:{sign}{number}", any_of("decisions", lambda one: SIGNS[sign](one["timeouts"], number))),
@@ -139,6 +146,12 @@ def terms(draw: st.DrawFn) -> tuple[str, Holds]:
 
 def _is_labelled(process: dict[str, Any], wanted: str) -> bool:
     return any(text_is(label, f"of={wanted}") for label in process.get("labels", ()))
+
+
+def _messages(part: str) -> Holds:
+    own = any_of("processes", lambda one: "error" in one and part in one["error"]["message"])
+    listed = any_of("interruptions", lambda one: part in one["message"])
+    return lambda process, documents: own(process, documents) or listed(process, documents)
 
 
 def _codes(sign: str, number: int) -> Holds:
@@ -243,6 +256,7 @@ def test_every_field_is_tried() -> None:
         "label",
         "state",
         "error",
+        "message",
         "fingerprint",
         "code",
         "actor",

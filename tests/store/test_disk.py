@@ -8,6 +8,7 @@ import pytest
 
 from recovery.settings import Settings
 from recovery.store import schema
+from recovery.store.views import disk
 from recovery.store.views.disk import DiskUse, Use
 from tests.operations.exported import bring, made
 from tests.world import World
@@ -57,6 +58,22 @@ def test_of_few_it_is_exact(world: World) -> None:
     assert total(found, "disk") > 0 and found.others.disk and found.free is not None
 
 
+def test_of_more_than_the_sample_it_is_exact_as_long_as_they_are_few(world: World) -> None:
+    bring(world.store, [made(n) for n in range(400)])
+    found = world.store.disk.use(100)
+    assert (found.drawn, found.estimated) == (400, False)
+    assert (found.types["order"].processes, found.types["order"].records) == (400, 1600)
+    assert found.types["order"].bytes == sum(stored(world, *schema.OF_PROCESSES).values())
+
+
+def test_what_is_left_of_a_removed_process_is_of_no_known_type(world: World) -> None:
+    bring(world.store, [made(n) for n in range(2)])
+    world.store.database["processes"].delete_one({"_id": f"{1:032x}"})
+    world.store.database["graphs"].insert_one({"_id": 5}, bypass_document_validation=True)
+    found = world.store.disk.use(100)
+    assert (found.types[None].processes, found.types[None].records) == (0, 3)
+
+
 def test_of_none_it_is_nothing(settings: Settings) -> None:
     world = World(settings)  # in a database of its own, since it drops a collection
     schema.create(world.store.database)
@@ -67,8 +84,9 @@ def test_of_none_it_is_nothing(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("turns", [False, True], ids=["one type after the other", "in turns"])
-def test_of_many_it_is_about_so(world: World, turns: bool) -> None:
+def test_of_many_it_is_about_so(world: World, monkeypatch: pytest.MonkeyPatch, turns: bool) -> None:
     """A fifth of 5,000 by 200 of them: six standard deviations are 17 points."""
+    monkeypatch.setattr(disk, "COUNTED", 10_000)
     large = range(0, 5000, 5) if turns else range(4000, 5000)
     bring(world.store, (made(n, **({"type": "large", "args": LARGE} if n in large else {})) for n in range(5000)))
     world.store.database.command("profile", 2)

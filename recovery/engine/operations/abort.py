@@ -40,8 +40,13 @@ def abort_process(resources: Resources, process_id: str, reason: str) -> None:
                 case ProcessState.ABORTED:
                     return
                 case ProcessState.FINISHED:
-                    raise InputError(f"process {process_id} has finished; there is nothing to abort")
+                    raise already_finished(process_id)
         raise InputError(f"process {process_id} is done again by somebody at the same time; look at it, and abort it")
+
+
+def already_finished(process_id: str) -> InputError:
+    """Return the error for a process whose result somebody may have read."""
+    return InputError(f"process {process_id} has finished; there is nothing to abort")
 
 
 def abort_replaced(resources: Resources, process: Process, reason: str) -> None:

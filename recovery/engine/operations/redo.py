@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from recovery import metrics
 from recovery.engine.lifecycle.redo import carry_out
 from recovery.engine.lookup import find_process
+from recovery.engine.naming import hint
 from recovery.engine.operations.auditing import audited
 from recovery.engine.operations.operator import reason_of, who
 from recovery.engine.resources import Resources
@@ -70,7 +71,7 @@ def preview_redo(resources: Resources, process_id: str, tasks: Sequence[str] = (
         raise InputError(f"process {process.id} is just being restarted from {', '.join(process.redo[:3])}; ask again")
     asked = [given.text(task, "task") for task in tasks] or [process.start_task]
     decisions = dict(resources.store.decisions.of_processes([process.id])).get(process.id, {})
-    roots = tuple(dict.fromkeys(_named(process, task, decisions) for task in asked))
+    roots = tuple(dict.fromkeys(root for name in asked for root in _named(process, name, decisions)))
     plan = redo_of(roots, resources.store.redos.links([process.id])[process.id])
     gone = plan.again | {*plan.dropped}
     kept = {task: one for task, one in decisions.items() if task not in gone}
@@ -117,16 +118,24 @@ def redo(
     return seen
 
 
-def _named(process: Process, task: str, decisions: Mapping[str, Decision]) -> str:
-    """The task of this id, or the only one whose id begins so, as `recovery show` has it. Raises InputError."""
-    found = [task] if task in decisions else sorted(one for one in decisions if one.startswith(task))
+def _named(process: Process, name: str, decisions: Mapping[str, Decision]) -> list[str]:
+    """Return the task of this id, all tasks of the actor of this name, or the only task whose id begins with it, in
+    this order. Raises InputError."""
+    if name in decisions:
+        return [name]
+    if of_actor := sorted(task for task, decision in decisions.items() if decision.actor == name):
+        return of_actor
+    found = sorted(task for task in decisions if task.startswith(name))
     if not found:
-        told = f"process {process.id} has no task {given.shown(task)}; `recovery show {process.id}` lists its tasks"
-        raise InputError(told)
+        actors = hint(name, sorted({decision.actor for decision in decisions.values()}), "its tasks can't be read")
+        raise InputError(
+            f"process {process.id} has no task {given.shown(name)}, and none of an actor of that name; {actors}. "
+            f"`recovery show {process.id}` lists its tasks"
+        )
     if len(found) > 1:
-        named = ", ".join(found[:3])
-        raise InputError(f"process {process.id}: {len(found)} tasks begin with {given.shown(task)}, first {named}")
-    return found[0]
+        listed = ", ".join(found[:3])
+        raise InputError(f"process {process.id}: {len(found)} tasks begin with {given.shown(name)}, first {listed}")
+    return found
 
 
 def _begin(resources: Resources, seen: Preview, reason: str, by: str, operation: int | None) -> None:

@@ -8,9 +8,10 @@ from recovery.operations.kinds.collect import Collect
 from recovery.operations.kinds.restart import Restart
 from recovery.operations.kinds.restart_from import RestartFrom
 from recovery.operations.kinds.set_idle_timeout import SetIdleTimeout
-from recovery.records import OperationKind
+from recovery.plurals import count
+from recovery.records import Operation, OperationKind
 
-__all__ = ["Kind", "Planned", "kind_of", "totals_of"]
+__all__ = ["Kind", "Planned", "kind_of", "totals_of", "why_none"]
 
 _KINDS: dict[OperationKind, type[Kind]] = {
     OperationKind.CHECK: Check,
@@ -22,6 +23,18 @@ _KINDS: dict[OperationKind, type[Kind]] = {
     OperationKind.SET_IDLE_TIMEOUT: SetIdleTimeout,
 }
 KINDS = tuple(_KINDS)
+
+
+def why_none(operation: Operation) -> str:
+    """Return why the plan of an operation, which is complete, has nothing in it."""
+    matching = operation.planned.processes if operation.planned is not None else 0
+    if not matching:
+        return "no process matches the selection" if operation.selection else "there is no process"
+    if operation.selection:
+        verb = "match" if matching > 1 else "matches"
+    else:
+        verb = "were looked at" if matching > 1 else "was looked at"
+    return f"{count(matching, 'process')} {verb}, and {_KINDS[operation.kind].none}"
 
 
 def kind_of(kind: OperationKind, resources: Resources, applier: Applier) -> Kind:

@@ -14,6 +14,8 @@ GOES_ON = (ProcessState.RUNNING, ProcessState.BROKEN)
 class Abort(Kind):
     """Aborts what runs or is broken; what has ended is not in the plan."""
 
+    none = "each has finished or is aborted already"
+
     def plan(self, operation: Operation, process_ids: Sequence[str]) -> Planned:
         return plan_each(
             self.resources, operation, process_ids, lambda process: "abort" if process.state in GOES_ON else None

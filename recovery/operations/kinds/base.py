@@ -31,6 +31,8 @@ class Kind(ABC):
     """Of these, between two looks at the lease: some seconds' work."""
     undone: str = "nothing came of it"
     """What is told of a process that is as it was planned, and to which it could not be done."""
+    none: str = "nothing is to be done to any of them"
+    """Why a plan is empty though processes match the selection."""
     begins: bool = True
     """Whether it is written down of each process that it is begun with. Without need where the records tell what is
     still to be done."""

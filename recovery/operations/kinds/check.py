@@ -24,6 +24,7 @@ SAVED_TOGETHER = 1000
 class Check(Kind):
     """Finds what is wrong, and writes it down."""
 
+    none = "no rule has found anything wrong with them"
     surveys = True
 
     def plan(self, operation: Operation, process_ids: Sequence[str]) -> Planned:

@@ -30,6 +30,10 @@ _UNFIT = "it stays, since nobody could read it back from an export: {}. A collec
 class Collect(Kind):
     """Removes what is over."""
 
+    none = (
+        "none can be removed yet: each runs, is broken, has ended within the last hour, or is awaited by its schedule"
+    )
+
     def plan(self, operation: Operation, process_ids: Sequence[str]) -> Planned:
         store = self.resources.store
         now, awaited = store.now(), store.schedules.awaited()

@@ -12,6 +12,7 @@ from recovery.records import Operation, OperationResult, Process, ProcessState
 class Restart(Kind):
     """Restarts the failed tasks of broken processes."""
 
+    none = "none of them is broken"
     undone = "nothing of it can be restarted: its records are lost; abort it, and start another"
 
     def plan(self, operation: Operation, process_ids: Sequence[str]) -> Planned:

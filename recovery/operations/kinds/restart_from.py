@@ -15,6 +15,7 @@ from recovery.rules import redo_of
 class RestartFrom(Kind):
     """Has processes done again, but those that were aborted or are being restarted."""
 
+    none = "each is aborted, is being restarted already, or has no task of the actor"
     undone = "nothing of it is to be done again any more"
 
     def plan(self, operation: Operation, process_ids: Sequence[str]) -> Planned:

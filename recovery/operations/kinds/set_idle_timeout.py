@@ -22,6 +22,8 @@ ROUNDS = 5
 class SetIdleTimeout(Kind):
     """Sets it for what runs or is broken; what has ended is not in the plan, since nobody looks at it."""
 
+    none = "each has ended, or has this idle timeout already"
+
     def plan(self, operation: Operation, process_ids: Sequence[str]) -> Planned:
         store, seconds = self.resources.store, _wanted(operation)
         at, processes = store.now(), store.processes.committed_briefs(process_ids)

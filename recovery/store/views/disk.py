@@ -1,4 +1,5 @@
-"""What processes take on the disk, by their type: an estimate from some processes with all of their records.
+"""What processes take on the disk, by their type: counted where they have few records, and else an estimate from some
+processes with all of their records.
 
 How many records a collection has, and what they take, MongoDB knows without reading them; whose they are, nobody does.
 So as many bytes are a type's as its share of those of the processes that were drawn.
@@ -26,10 +27,15 @@ from recovery.store.concerns import committed
 from recovery.store.driver_errors import is_denied, translated
 from recovery.store.expressions import record_range
 
+COUNTED = 100_000
+"""Records of processes that are all read, in a second or two; of more an estimate is made."""
 PORTION = 100
 """Processes whose records are added up together."""
 _NOT_THERE = 26
 _OF_TASKS = (schema.TASKS, schema.DECISIONS)
+_IDS: Document = {"_id": {"$gte": ""}}
+"""Ids that are texts, as all of ours are."""
+_PROCESS_ID: Document = {"$first": {"$split": ["$_id", SEPARATOR]}}
 _BYTES: Document = {"$sum": {"$bsonSize": "$$ROOT"}}
 
 
@@ -82,19 +88,21 @@ class Disk:
         self._told = {name: committed(database[name]) for name in schema.VALIDATORS}
 
     def use(self, sample: int) -> DiskUse:
-        """By about so many processes. One round trip for each, and four for a hundred; right `collStats`, or it is not
-        known what is stored."""
+        """By all processes if they have few records, else by about so many: one round trip for each, and four for a
+        hundred. Right `collStats`, or it is not known what is stored."""
         stored = {name: self._stored(name) for name in self._told}
         there = round(stored[schema.PROCESSES][0].records)
-        ids = list(self._draw(max(1, there // sample)))
+        counts_all = sum(stored[name][0].records for name in schema.OF_PROCESSES) <= COUNTED
+        drawn = self._weigh_all() if counts_all else self._weigh(list(self._draw(max(1, there // sample))))
         found, others = defaultdict[str | None, Use](Use), Use()
-        drawn = self._weigh(ids)
         for name, (whole, _) in stored.items():
             if name not in drawn:
                 others.add(1.0, 1.0, whole)
                 continue
             records, weights = drawn[name].records, drawn[name].bytes
-            if whole.disk is None:  # nor what its documents are: as those that were drawn
+            if counts_all:
+                whole.records, whole.bytes = records.total(), weights.total()
+            elif whole.disk is None:  # nor what its documents are: as those that were drawn
                 whole.bytes = whole.records * weights.total() / max(1, records.total())
             for kind in records:
                 of_records = records[kind] / records.total()
@@ -103,7 +111,8 @@ class Disk:
                     found[kind].processes = of_records * whole.records
         free = [unused for _, unused in stored.values() if unused is not None]
         all_free = sum(free) if len(free) == len(stored) else None
-        return DiskUse(dict(found), others, all_free, len(ids), len(ids) < there)
+        number = drawn[schema.PROCESSES].records.total()
+        return DiskUse(dict(found), others, all_free, number, not counts_all and number < there)
 
     def _stored(self, name: str) -> tuple[Use, int | None]:
         """What a collection takes by its metadata, and what of its file is free."""
@@ -124,7 +133,7 @@ class Disk:
         """Process ids, one of about `step` each; from 1 to twice as many on each time, so that types which take turns
         are drawn as often as they come."""
         if step == 1:
-            yield from (one["_id"] for one in self._told[schema.PROCESSES].find({"_id": {"$gte": ""}}, {"_id": True}))
+            yield from (one["_id"] for one in self._told[schema.PROCESSES].find(_IDS, {"_id": True}))
             return
         last, gap = "", random.randint(1, step)
         while True:
@@ -134,6 +143,20 @@ class Disk:
                 return
             yield (last := found["_id"])
             gap = random.randint(1, 2 * step - 1)
+
+    def _weigh_all(self) -> dict[str, _Drawn]:
+        """What all processes have, each collection read once."""
+        drawn = {name: _Drawn(Counter(), Counter()) for name in schema.OF_PROCESSES}
+        types = dict[str, str | None]()
+        fields = {"type": True, "bytes": {"$bsonSize": "$$ROOT"}}
+        for one in self._told[schema.PROCESSES].aggregate([{"$match": _IDS}, {"$project": fields}]):
+            types[one["_id"]] = _type_of(one)
+            _count(drawn[schema.PROCESSES], types[one["_id"]], 1, one["bytes"])
+        for name, key in ((schema.GRAPHS, "$_id"), *((name, _PROCESS_ID) for name in _OF_TASKS)):
+            group = {"_id": key, "records": {"$sum": 1}, "bytes": _BYTES}
+            for one in self._told[name].aggregate([{"$match": _IDS}, {"$group": group}]):
+                _count(drawn[name], types.get(one["_id"]), one["records"], one["bytes"])
+        return drawn
 
     def _weigh(self, ids: Sequence[str]) -> dict[str, _Drawn]:
         drawn = {name: _Drawn(Counter(), Counter()) for name in schema.OF_PROCESSES}
@@ -146,7 +169,7 @@ class Disk:
                 _count(drawn[schema.PROCESSES], types[one["_id"]], 1, one["bytes"])
             for name, query, key in (
                 (schema.GRAPHS, among, "$_id"),
-                *((name, _records_of(some), {"$first": {"$split": ["$_id", SEPARATOR]}}) for name in _OF_TASKS),
+                *((name, _records_of(some), _PROCESS_ID) for name in _OF_TASKS),
             ):
                 group = {"_id": key, "records": {"$sum": 1}, "bytes": _BYTES}
                 for one in self._told[name].aggregate([{"$match": query}, {"$group": group}], hint="_id_"):

@@ -121,6 +121,7 @@ _SOURCES: dict[str, Callable[[Term], list[Source]]] = {
     "idle": _of_idle_time,
     "overdue": _of_overdue,
     "error": _of_error,
+    "message": _of_error,
     "fingerprint": _of_error,
     "code": _of_error,
     "actor": _of_actor,
@@ -131,6 +132,8 @@ _SOURCES: dict[str, Callable[[Term], list[Source]]] = {
 
 
 def _text(term: Term) -> Any:
+    if term.comparison is Comparison.CONTAINS:
+        return {"$regex": re.escape(str(term.value)), "$options": "i"}
     if term.comparison is Comparison.STARTS:
         return {"$regex": f"^{re.escape(str(term.value))}"}
     return term.value

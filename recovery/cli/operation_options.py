@@ -1,0 +1,41 @@
+"""What the commands of `recovery operation` share: arguments, options, and how a whole operation is printed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from recovery.cli.completion import complete_operation
+
+if TYPE_CHECKING:
+    from recovery.records import Operation
+
+Number = Annotated[
+    int,
+    typer.Argument(metavar="NUMBER", min=1, show_default=False, autocompletion=complete_operation, help="Its number."),
+]
+NeededReason = Annotated[
+    str, typer.Option("--reason", help="Why; needed, and kept in the audit log.", show_default=False)
+]
+WatchOption = Annotated[bool, typer.Option("--watch", help="Follow it.")]
+
+
+def print_whole(command: str, operation: Operation, *, json: bool, watch: bool = False) -> None:
+    """Print all of an operation and a sample of its processes; with `watch`, follow it first."""
+    from recovery.cli.envelope import print_json
+    from recovery.cli.operation_json import as_dict, sample
+    from recovery.cli.operation_view import print_one
+    from recovery.cli.output import connect, console
+    from recovery.operations import progress
+
+    resources = connect()
+    if watch:
+        from recovery.cli.operation_watch import follow
+
+        operation = follow(resources, operation.id, quiet=json)
+    found = progress(resources, operation)
+    if json:
+        print_json(f"operation {command}", {**as_dict(found), "sample": sample(resources, operation)})
+    else:
+        print_one(console(), resources, found)
