@@ -28,6 +28,9 @@ def decision_of(document: Document) -> Decision:
     decision = from_document(Decision, document)
     if decision.state is DecisionState.FINISHED and decision.outcome is None:
         raise without_outcome(decision.id)
+    if decision.state is not DecisionState.FINISHED and decision.outcome is not None:
+        told = f"Decision {decision.id}: its state is {decision.state}, and it has an outcome"
+        raise DamagedRecord(decision.id, told, ("state",), Decision.__name__)
     return decision
 
 

@@ -23,6 +23,19 @@ def world(emptied: Settings) -> World:
     return World(emptied)
 
 
+@pytest.mark.parametrize("state", ["waiting", "queued", "working", "delayed"])
+def test_a_task_that_has_ended_and_is_said_to_be_open_has_ended(world: World, state: str) -> None:
+    process_id = world.start("pyramid", [1, 2, 3])
+    world.dies("Decisions.claim:after", lambda doomed: doomed.pump(), 2)
+    update = {"q": {"_id": f"{process_id}/start"}, "u": {"$set": {"state": state}}}
+    world.store.database.command("update", schema.DECISIONS, updates=[update], bypassDocumentValidation=True)
+    assert world.bring_to_end(process_id).state is ProcessState.FINISHED
+    assert world.app.result(process_id, timeout=0) == RESULT
+    check_quiet(world, process_id)
+    start = world.store.decisions.get(f"{process_id}/start")
+    assert start is not None and start.attempts == 1, "it did not run again"
+
+
 @pytest.mark.parametrize(
     ("at", "skipped", "damage"),
     [

@@ -182,7 +182,7 @@ def test_what_a_repair_does_not_need_is_not_read(world: World, lost: str) -> Non
     run(world, "large", *(["take"] if lost == "decision" else []))
     of_it = {"_id": record_id(process_id, task(world, process_id, "take"))}
     if lost == "decision":  # and with it that it had ended
-        change(world, "decisions", of_it["_id"], state=DecisionState.WAITING.value, recoveryTime=None)
+        change(world, "decisions", of_it["_id"], state=DecisionState.WAITING.value, recoveryTime=None, outcome=None)
         rule, most = Rule.FINISHED_UNDECIDED, 0
     else:
         world.store.database["tasks"].delete_one(of_it)
