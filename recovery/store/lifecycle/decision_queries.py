@@ -33,6 +33,7 @@ _BRIEF = dict.fromkeys(
         *("actor", "state", "worker", "attempts", "timeouts", "losses", "lostAttempt", "inBatch", "eta"),
         *("enqueuedAt", "queuedAt", "recoveryTime", "pacedTo", "epoch", "fresh"),
         "trace",  # of no rule: whoever requeues it tells of it there
+        "outcome.pass",  # what has an outcome has ended, whatever its state says
     ),
     True,
 )
@@ -239,7 +240,7 @@ class DecisionQueries:
         found = self._current.find(query | _within(share), _BRIEF)
         if share != ALL:  # by `_id` the server might go through all that exists
             found = found.hint("deadline")
-        yield from (read(Decision, page) for page in _pages(found.sort("recoveryTime", 1), size))
+        yield from (read(Decision, page, decision_of) for page in _pages(found.sort("recoveryTime", 1), size))
 
     def lost_pages(
         self,
@@ -264,12 +265,12 @@ class DecisionQueries:
         query |= _within(share)
         for page in _pages(self._current.find(query, _BRIEF).sort("queuedAt", 1).hint("pending"), size):
             last = page[-1].get("queuedAt")
-            yield read(Decision, page), last if isinstance(last, datetime) else None
+            yield read(Decision, page, decision_of), last if isinstance(last, datetime) else None
 
     def without_deadline(self, limit: int) -> Read[Decision]:
         """Live decisions that lack a deadline. Index `deadlineMissing`, empty while all is well."""
         query = {"state": {"$in": _TIMED}, "recoveryTime": None}
-        return read(Decision, self._current.find(query, _BRIEF).hint("deadlineMissing").limit(limit))
+        return read(Decision, self._current.find(query, _BRIEF).hint("deadlineMissing").limit(limit), decision_of)
 
     def held_by(self, workers: Sequence[str], limit: int, state: DecisionState | None = None) -> list[Decision]:
         """Decisions that these workers claimed, or finished and may not have applied. Index `worker`.
@@ -278,7 +279,7 @@ class DecisionQueries:
         """
         ranges = [{"worker": {"$gte": name, "$lt": name + HOLDER_END}} for name in workers]
         only = {"state": state.value} if state is not None else {}
-        return list(readable(Decision, self._current.find({"$or": ranges, **only}, _BRIEF).limit(limit)))
+        return list(readable(Decision, self._current.find({"$or": ranges, **only}, _BRIEF).limit(limit), decision_of))
 
 
 def _within(share: Share) -> Document:
