@@ -17,7 +17,7 @@ def add(one: int, other: int) -> int:
     return one + other
 
 
-@app.actor(worker_timeout=4)
+@app.actor(worker_timeout=8)
 def gated(folder: str, value: int) -> int:
     """Return the value as soon as the file `go` is there."""
     while not (Path(folder) / "go").exists():

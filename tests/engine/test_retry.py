@@ -11,6 +11,7 @@ import pytest
 
 from recovery import Recovery
 from recovery.errors import InputError, ProcessBroken
+from recovery.health import look, repair
 from recovery.records import Decision, DecisionState, ProcessState, RetryState
 from recovery.retry import Backoff, Request, RetryAction
 from recovery.retry.reasons import Reason
@@ -83,6 +84,15 @@ def test_it_waits_in_its_record_and_holds_no_worker(world: World) -> None:
     world.scan()
     assert not world.pump(), "queued before its time"
     pass_by(world, 61)
+    assert world.bring_to_end(process_id).state is ProcessState.FINISHED
+
+
+def test_a_retry_that_is_planned_for_years_from_now_is_tried_at_once(world: World) -> None:
+    """Another program wrote its time, which is after the last moment at which it may be tried."""
+    process_id = start(world, failing(1), retry=LATER)
+    years = {"$set": {"eta": world.store.now() + timedelta(days=3000)}}
+    world.store.database["decisions"].update_one({"_id": f"{process_id}/start"}, years)
+    repair(world.app.resources, look(world.app.resources, process_id), "a test")
     assert world.bring_to_end(process_id).state is ProcessState.FINISHED
 
 

@@ -56,10 +56,10 @@ class Setting:
         impossible = {"$expr": {"$gt": [date_of("$outcome.finishedAt", literal(datetime.max)), _AHEAD]}}
         finished = {**among, "state": DecisionState.FINISHED.value, "outcome": {"$type": "object"}, **impossible}
         changed += self._decisions.update_many(finished, [{"$set": ended}]).modified_count
-        # No retry begins after its last moment.
+        # No retry begins after its last moment: nobody knows when this one was due, so it is now.
         late = {**among, "state": DecisionState.DELAYED.value, "retry.until": {"$type": "date"}}
         late["$expr"] = {"$gt": ["$eta", "$retry.until"]}
-        self._decisions.update_many(late, [{"$set": {"eta": "$retry.until"}}])
+        self._decisions.update_many(late, [{"$set": {"eta": "$$NOW"}}])
         due: dict[DecisionState, Any] = {DecisionState.QUEUED: "$$NOW", DecisionState.DELAYED: to_come(_DELAYED_UNTIL)}
         for state, moment in due.items():
             changed += self._bring_forward({**among, "state": state.value}, moment)
