@@ -243,8 +243,7 @@ CATALOGUE: Mapping[Rule, Explanation] = {
         "A time can't be, and who believed it would wait for as long.",
         "`startedAt`, `touchedAt` or an outcome's `finishedAt` is missing or over ten minutes ahead; a deadline is far "
         "later than what it is there for; or a retry is planned for after its last moment.",
-        "It is set to what it should be: a start to what the id says, a deadline to what is due, the others to "
-        "now.",
+        "It is set to what it should be: a start to what the id says, a deadline to what is due, the others to now.",
         "Who wrote it? Was the clock of MongoDB's machine years ahead?",
     ),
     Rule.ORPHAN: Explanation(
