@@ -146,8 +146,15 @@ class Batch:
             if any(one.field in told for one in victim.damages) or str(victim.record) in told:
                 victim.end = "broken for what is damaged"
         if not victim.end:
-            victim.end = self._named(victim)
+            victim.end = self._named(victim) or self._set_off(victim)
         return bool(victim.end)
+
+    def _set_off(self, victim: Victim) -> str:
+        """Return whether a task waits for a time that could as well be its own; nobody can tell it from one."""
+        if not any(one.path in ("eta", "delay") for one in victim.damages):
+            return ""
+        document = self.database["decisions"].find_one({"_id": victim.record}) or {}
+        return "delayed, as it could have been scheduled" if document.get("state") == "delayed" else ""
 
     def _named(self, victim: Victim) -> str:
         try:
