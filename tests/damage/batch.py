@@ -128,7 +128,14 @@ class Batch:
         left = self.victims
         while left and time.monotonic() < until:
             left = [one for one in left if not self._is_settled(one)]
-        return left
+        # What nobody repairs by itself, since nothing else shows it, `recovery check` names.
+        return [one for one in left if not self._is_told(one)]
+
+    def _is_told(self, victim: Victim) -> bool:
+        findings = look(self.app.resources, victim.id).findings
+        told = [f.evidence for f in findings if f.record == victim.record and f.rule is Rule.RECORD_DAMAGED]
+        victim.end = f"named: {told[0]}" if any(one.field in text for one in victim.damages for text in told) else ""
+        return bool(victim.end)
 
     def _is_settled(self, victim: Victim) -> bool:
         document = self.database["processes"].find_one({"_id": victim.id}) or {}
