@@ -95,6 +95,8 @@ class DamageRepairs:
 
     def _run_again(self, record: str) -> bool:
         found = self._store.mending.look(Decision, record)
+        if found is not None and droppable(found[0]):
+            return self._drop(record)  # of what no rule reads: first, so that the rest can be seen
         if found is None or found[0].fields != ("outcome",):
             return False
         damage, document = found

@@ -51,3 +51,15 @@ def test_cut_off_and_every_state_is_lost(world: World, at: str, skipped: int, da
     assert world.bring_to_end(process_id).state is ProcessState.FINISHED
     assert world.app.result(process_id, timeout=0) == RESULT
     check_quiet(world, process_id)
+
+
+def test_a_task_that_is_said_to_have_ended_with_nothing_runs_also_if_its_call_is_damaged(world: World) -> None:
+    process_id = world.start("pyramid", [1, 2, 3])
+    world.dies("Decisions.claim:after", lambda doomed: doomed.pump(), 1)
+    spoilt = {"$set": {"state": "finished", "call": {"a": "b"}}}
+    update = {"q": {"_id": {"$regex": f"^{process_id}"}, "outcome": None}, "u": spoilt, "multi": True}
+    done = world.store.database.command("update", schema.DECISIONS, updates=[update], bypassDocumentValidation=True)
+    assert done["nModified"]
+    assert world.bring_to_end(process_id).state is ProcessState.FINISHED
+    assert world.app.result(process_id, timeout=0) == RESULT
+    check_quiet(world, process_id)
