@@ -92,6 +92,9 @@ class Worker(Record):
     """Of the library that it runs. Absent of versions that did not tell."""
     application: str | None = None
     """The name of the application that it serves. Absent of versions that did not tell."""
+    application_version: str | None = None
+    """The version of that application. Absent of versions of the library that did not record it: such a worker counts
+    as a version of its own."""
     drill_kill: bool | None = None
     """Whether a drill may have it killed, or a process of its pool; absent if not."""
     clock_ahead: float | None = None

@@ -78,6 +78,7 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
             worker.hostname,
             queues,
             application=app.name,
+            application_version=app.version,
             spark=drives,
             drill_kill=app.settings.drill_kill and CANARY in queues,
         )

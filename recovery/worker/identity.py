@@ -18,6 +18,7 @@ def identify(
     queues: tuple[str, ...],
     *,
     application: str | None = None,
+    application_version: str | None = None,
     spark: bool = False,
     drill_kill: bool = False,
 ) -> Worker:
@@ -34,6 +35,7 @@ def identify(
         spark=spark or None,
         version=library_version(),
         application=application,
+        application_version=application_version,
         drill_kill=drill_kill or None,
     )
 
