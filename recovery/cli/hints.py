@@ -8,6 +8,7 @@ from datetime import datetime
 from recovery.cli.calls import SHORT_ID
 from recovery.cli.output import seconds_between
 from recovery.durations import show_age
+from recovery.health.waiting import why_refused
 from recovery.records import Decision, DecisionState
 
 ERROR_SHOWN = 100
@@ -31,6 +32,8 @@ def hint(
     if decision.state is DecisionState.WAITING:
         after = _after(links.get(decision.task_id, ()), decisions)
         return f"{after}; {why}" if why else after
+    if (refused := why_refused(decision)) is not None and not why:
+        return refused
     if decision.state is DecisionState.DELAYED:
         return f"{_starts(decision, now)}; {why}" if why else _starts(decision, now)
     if decision.state is DecisionState.QUEUED:

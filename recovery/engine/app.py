@@ -136,7 +136,7 @@ class Recovery:
         pid = os.getpid()
         if (made := self._connected.get(pid)) is not None:
             return made
-        resources = Resources.connect(self.settings, self.catalogues)
+        resources = Resources.connect(self.settings, self.catalogues, lambda: self.version)
         # Threads that come here at the same time all take what the first one made.
         return self._connected.setdefault(pid, (resources, Applier(resources), Registrar(resources)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from recovery.queue import Broker, Turns, signer
@@ -11,6 +12,8 @@ from recovery.store import Store
 
 TURN_LIFETIME = 3.0
 """Seconds that a turn outlives whoever had it: what ends meanwhile waits to be overdue. A turn's step takes a tenth."""
+UNKNOWN_VERSION = "unknown"
+"""The version of an application where there is none: programs without actors, such as commands, run no tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +26,15 @@ class Resources:
     turns: Turns
     catalogues: Catalogues = field(default_factory=shipped, compare=False)
     """What errors mean: the application's, where there is one."""
+    version: Callable[[], str] = field(default=lambda: UNKNOWN_VERSION, compare=False)
+    """Returns the version of the application. A function, because the version may depend on actors that are registered
+    after the first use of these resources."""
 
     @classmethod
-    def connect(cls, settings: Settings, catalogues: Catalogues | None = None) -> Resources:
+    def connect(
+        cls, settings: Settings, catalogues: Catalogues | None = None, version: Callable[[], str] | None = None
+    ) -> Resources:
         """Resources of these settings; connections are made at first use."""
         known = shipped() if catalogues is None else catalogues
         broker, turns = Broker(settings.broker_url, signer(settings)), Turns(settings.broker_url, TURN_LIFETIME)
-        return cls(settings, Store(settings), broker, turns, known)
+        return cls(settings, Store(settings), broker, turns, known, version or (lambda: UNKNOWN_VERSION))

@@ -9,6 +9,7 @@ from recovery.addresses import told
 from recovery.engine import Resources
 from recovery.errors import BrokerError, StoreError, StoreUnavailable
 from recovery.health import (
+    calls,
     clocks,
     installation,
     keys,
@@ -57,6 +58,7 @@ CHECKS: tuple[tuple[str, Ask, tuple[str, ...]], ...] = (
     ("heartbeats", workers.heartbeats, (MONGODB, REDIS)),
     ("slots", slots.slots, (MONGODB,)),
     ("actors", workers.actors, (MONGODB,)),
+    ("calls", calls.calls, (MONGODB,)),
     ("queues", workers.queues, (MONGODB, REDIS)),
     ("keys", keys.keys, (MONGODB, REDIS)),
     ("polls", polls.polls, (MONGODB,)),

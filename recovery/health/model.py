@@ -70,6 +70,7 @@ class Cause(_Code):
     SLOTS_FAIL = auto()
     ACTORS_UNSERVED = auto()
     ACTORS_BLOCKED = auto()
+    WAITS_FOR_NEWER_WORKER = auto()
     QUEUES_UNSERVED = auto()
     MESSAGES_LEFT = auto()
     KEYS_IN_THE_WAY = auto()

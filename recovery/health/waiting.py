@@ -21,6 +21,19 @@ _KINDS = {
 }
 
 
+WAITS_FOR_NEWER = "waits for a newer worker"
+"""What people are shown of a task whose call no worker's code accepts so far."""
+VERSIONS_SHOWN = 3
+
+
+def why_refused(decision: Decision) -> str | None:
+    """Return what a task waits for, if the code of those workers that claimed it does not accept its call."""
+    if not decision.waits_for_newer_worker or decision.refused is None:
+        return None
+    by = decision.refused.by[-VERSIONS_SHOWN:]
+    return f"{WAITS_FOR_NEWER}: {'; '.join(f'version {one.version} {one.why}' for one in by)}"
+
+
 def why(queue: ActorQueue | None) -> str | None:
     """What tasks of an actor wait for, be it now or when their turn comes, if no worker will take them."""
     if queue is None:
@@ -82,12 +95,20 @@ def findings(snapshot: Snapshot, found: Sequence[Finding], queues: Mapping[str, 
     for decision in snapshot.decisions.values():
         if decision.state in undecided and decision.id not in repaired and why(queues.get(decision.actor)):
             waiting[decision.actor].append(decision)
+    refused: dict[str, list[Decision]] = defaultdict(list)
+    for decision in snapshot.decisions.values():
+        is_told = decision.id in repaired or decision in waiting.get(decision.actor, ())
+        if not is_told and (reason := why_refused(decision)) is not None:
+            refused[reason].append(decision)
     told = {decision.id for decisions in waiting.values() for decision in decisions}
     all_found = [finding for finding in found if finding.record not in told]
     served = any(queue.is_served for queue in queues.values())
     queued = (one for one in snapshot.decisions.values() if one.state is DecisionState.QUEUED)
     all_found += [foreign_id(one) for one in queued if one.id not in repaired and not is_record_id(one.id)]
     all_found += _not_taken(waiting, queues, Rule.NO_ACTORS if served else Rule.SERVERS_WERE_DOWN)
+    for reason, decisions in refused.items():
+        first = min(decisions, key=lambda decision: decision.id)
+        all_found.append(Finding(Rule.NO_ACTORS, first.id, Repair.WAIT, f"{_kinds(decisions)}, {reason}", first))
     if process is not None and runs and not all_found and not served:
         evidence = "no worker is alive that serves an actor: nothing of it goes on"
         all_found.append(Finding(Rule.SERVERS_WERE_DOWN, process.id, Repair.WAIT, evidence))

@@ -75,7 +75,7 @@ def _too_long(decision: Decision, around: Surroundings) -> str | None:
     """Return why a delayed decision is looked at too late, if it is."""
     if decision.recovery_time is None:
         return None
-    retry = decision.retry
+    retry = None if decision.refused is not None else decision.retry  # a refusal may come long after the retry
     if retry is not None and decision.eta is not None and decision.eta - retry.until > CLOCKS_DIFFER:
         return f"to be retried in {decision.eta:%Y-%m-%d}, and not after {retry.until:%Y-%m-%d}"
     starts = [moment for moment in (decision.eta, decision.queued_at) if moment is not None]

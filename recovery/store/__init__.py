@@ -73,6 +73,7 @@ from recovery.store.views.members import Members
 from recovery.store.views.overview import Overview
 from recovery.store.views.pending import Pending, ToCome
 from recovery.store.views.ranges import Ranges
+from recovery.store.views.refused import Refusals
 from recovery.store.views.scanners import Scanners
 from recovery.store.views.search import Search
 from recovery.store.views.unreachable_deadlines import UnreachableDeadlines
@@ -179,6 +180,7 @@ class Store:
         self.pending = Pending(self._database)
         # As the rules have it, which take a queue that was polled so short a time ago for polled.
         self.waiting = Waiting(self._database, self.pending, self.queues, settings.polled_within)
+        self.refusals = Refusals(self._database)
         self.hung = Hung(self._database, lambda: self.decisions.catch_up())
         self.unreachable_deadlines = UnreachableDeadlines(self._database)
         self.damaged = Damaged(self._database)

@@ -99,6 +99,7 @@ _RIGHTS = {COLLECTION: "createCollection", VALIDATOR: "collMod", INDEX: "createI
 _DATE = {"$type": "date"}
 _LIVE = [state.value for state in LIVE_DECISIONS]
 _TO_BE_TAKEN = [state.value for state in (DecisionState.WAITING, DecisionState.DELAYED, DecisionState.QUEUED)]
+BEFORE_CLAIM = [DecisionState.DELAYED.value, DecisionState.QUEUED.value]
 _UNSUCCESSFUL = [ProcessState.BROKEN.value, ProcessState.ABORTED.value]
 
 KINDS: dict[str, type[Record]] = {
@@ -218,6 +219,14 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
             {
                 "name": "deadlineMissing",
                 "partialFilterExpression": {"recoveryTime": None, "state": {"$in": _LIVE}},
+            },
+        ),
+        # Of tasks that wait for a newer worker. While there are none it costs nothing.
+        (
+            [("actor", 1)],
+            {
+                "name": "refused",
+                "partialFilterExpression": {"refused": {"$exists": True}, "state": {"$in": BEFORE_CLAIM}},
             },
         ),
     ],

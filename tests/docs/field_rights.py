@@ -84,7 +84,7 @@ EFFECTS: dict[str, dict[str, str]] = {
         **dict.fromkeys(
             (
                 *("attempts", "timeouts", "losses", "lostAttempt", "inBatch", "alone", "restarts", "fallible", "call"),
-                *("eta", "delay", "enqueuedAt", "queuedAt", "claimedAt", "retry", "trace"),
+                *("eta", "delay", "enqueuedAt", "queuedAt", "claimedAt", "retry", "refused", "trace"),
             ),
             f"{_NEW}as of a task that the client starts.",
         ),

@@ -12,7 +12,8 @@ from typing import Any
 from recovery import metrics, tracing
 from recovery.engine.actors.actor import Actor
 from recovery.engine.actors.call import CallResult, Host, call, of_error
-from recovery.engine.actors.resolve import NotReady
+from recovery.engine.actors.resolve import CallRefused, NotReady
+from recovery.engine.lifecycle.refusing import give_back_or_end
 from recovery.engine.lifecycle.retrying import retry_or_end
 from recovery.engine.lifecycle.steps import ClaimedTask, Ended
 from recovery.engine.resources import Resources
@@ -33,6 +34,7 @@ class Result(StrEnum):
     STALE_RESULT = "stale result"
     CLAIM_LOST = "claim lost"
     NOT_READY = "not ready"
+    REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ class Trying:
                 self._wait_again(decision, let_go)
                 return Tried(None, Result.NOT_READY)
             ran = CallResult(of_error(error, decision))  # nothing that was found has helped
+        except CallRefused as refusal:
+            return self._refused(actor, task, decision, refusal, span, let_go)
         if ran is None:
             return Tried(None)
         kind = ran.outcome.error.kind if ran.outcome.error is not None else None
@@ -90,6 +94,23 @@ class Trying:
                 return Tried(None, Result.RETRIED if retried else stale_result(decision), kind)
         ended = Ended(task, decision.evolve(outcome=span.keep_with(ran.outcome), children=ran.children))
         return Tried(ended, Result.FAILED if ran.outcome.error else Result.FINISHED, kind, damaged)
+
+    def _refused(
+        self,
+        actor: Actor[..., Any],
+        task: Task,
+        decision: Decision,
+        refusal: CallRefused,
+        span: tracing.Traced,
+        let_go: Callable[[], None],
+    ) -> Tried:
+        """Give back a task whose call the code of this worker does not accept, or end it if no version accepts it."""
+        outcome, given_back = give_back_or_end(self._resources, actor, decision, refusal)
+        if outcome is None:
+            let_go()
+            return Tried(None, Result.REFUSED if given_back else stale_result(decision))
+        ended = Ended(task, decision.evolve(outcome=span.keep_with(outcome)))
+        return Tried(ended, Result.FAILED, outcome.error.kind if outcome.error is not None else None)
 
     def _task(self, decision: Decision) -> Task:
         task = decision.task() or self._resources.store.tasks.get(decision.id)

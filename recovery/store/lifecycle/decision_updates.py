@@ -11,6 +11,7 @@ from recovery.records import (
     Decision,
     DecisionState,
     Outcome,
+    Refused,
     RetryState,
     TaskLimit,
     from_document,
@@ -24,8 +25,8 @@ QUEUED, WORKING = DecisionState.QUEUED.value, DecisionState.WORKING.value
 FINISHED = DecisionState.FINISHED.value
 CLAIMED = {"outcome": False, "children": False}
 """An undecided task has neither; one that another program put back would bring 16 MB that no attempt looks at."""
-_COPIED = frozenset({"call", "attempts", "claimedAt"})
-"""Fields that no scanner reads and that an attempt can do without: the Task has the call."""
+_COPIED = frozenset({"call", "attempts", "claimedAt", "refused"})
+"""Fields that an attempt can do without: the Task has the call."""
 
 
 def claimed(worker: str, timeout: float, limit: TaskLimit | None) -> Document:
@@ -91,16 +92,27 @@ def finish(outcome: Any, children: Any, worker: str, apply_timeout: float, *, in
 
 
 def retried_later(
-    decision: Decision, retry: RetryState, seconds: float, limit: TaskLimit | None
+    decision: Decision, retry: RetryState | None, seconds: float, limit: TaskLimit | None
 ) -> tuple[Document, list[Document]]:
     """Condition and stages of the update that has a task tried again after so many seconds."""
     guard = {"_id": decision.id, "state": WORKING, "pass": decision.pass_key}
     due = after(seconds)
     # By its eta every rule knows when it is due; what it was delayed by at first is over.
-    fields = {"state": DELAYED, "retry": literal(to_document(retry)), "eta": due}
+    fields: Document = {"state": DELAYED, "eta": due}
+    if retry is not None:
+        fields["retry"] = literal(to_document(retry))
     # Not past the end of its time: it is looked at then, and ends.
     fields["recoveryTime"] = due if limit is None else to_come({"$min": [due, task_end(limit.seconds)]})
-    return guard, [{"$set": fields}, {"$unset": ["worker", "delay", "inBatch"]}]
+    return guard, [{"$set": fields}, {"$unset": ["worker", "delay", "inBatch", "refused"]}]
+
+
+def given_back_refused(
+    decision: Decision, refused: Refused, retry: RetryState | None, seconds: float, limit: TaskLimit | None
+) -> tuple[Document, list[Document]]:
+    """Condition and stages of the update that gives back a task whose call the worker's code does not accept."""
+    guard, stages = retried_later(decision, retry, seconds, limit)
+    fields = {"refused": literal(to_document(refused)), "attempts": refused.attempts}
+    return guard, [*stages, {"$set": fields}]
 
 
 def claimed_of(document: Document) -> Decision:

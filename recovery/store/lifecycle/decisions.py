@@ -18,6 +18,7 @@ from recovery.records import (
     Decision,
     DecisionState,
     Outcome,
+    Refused,
     RetryState,
     TaskLimit,
     to_document,
@@ -37,6 +38,7 @@ from recovery.store.lifecycle.decision_updates import (
     claimed_of,
     claimed_ready,
     finished,
+    given_back_refused,
     retried_later,
     work_deadline,
 )
@@ -274,6 +276,34 @@ class Decisions(DecisionQueries):
             return True
         ours = {"_id": decision.id, "retry.pass": retry.pass_key}
         return self._committed.find_one(ours, {"_id": True}) is not None
+
+    def give_back_refused(
+        self,
+        decision: Decision,
+        refused: Refused,
+        retry: RetryState | None,
+        seconds: float,
+        limit: TaskLimit | None = None,
+    ) -> bool:
+        """working → delayed, for a task whose call the worker's code does not accept. Its attempt is not counted.
+
+        Restorable: a task that a failover takes back to `working` is overdue at its deadline.
+
+        Args:
+            decision: As the attempt claimed it.
+            refused: Who has refused the task, this time included.
+            retry: The retries of the task, if there were any.
+            seconds: The delay.
+            limit: The task's `task_timeout`.
+
+        Returns:
+            False if the attempt no longer holds the claim. True for an attempt that asks again after a lost reply.
+        """
+        guard, stages = given_back_refused(decision, refused, retry, seconds, limit)
+        if self._current.update_one(guard, stages).matched_count == 1:
+            return True
+        ours = {"_id": decision.id, "refused.pass": refused.pass_key}
+        return self._current.find_one(ours, {"_id": True}) is not None
 
     def _was_taken(self, decision: Decision, outcome: Outcome) -> bool:
         """Whether a result that is not accepted now was accepted before, and the reply lost.

@@ -55,6 +55,13 @@ class Workers:
         """Whether a worker lives that takes what is left to Spark."""
         return self._current.find_one({"spark": True, "$expr": ALIVE}, {"_id": True}) is not None
 
+    def versions_serving(self, actor: str) -> frozenset[str | None]:
+        """Return the versions of the application that the live workers have which serve an actor. None stands for the
+        workers that do not record their version. Reads all workers, which are few."""
+        found = self._current.find({"queues": actor, "$expr": ALIVE}, {"applicationVersion": True})
+        versions = (document.get("applicationVersion") for document in found)
+        return frozenset(version if isinstance(version, str) else None for version in versions)
+
     def remove(self, worker_ids: Sequence[str]) -> int:
         """Forget workers that are gone and whose claims were seen to; how many were there."""
         return self._current.delete_many({"_id": {"$in": list(worker_ids)}}).deleted_count

@@ -110,11 +110,17 @@ class Hung:
 
 
 def _may_be_older(claim: Claim, decision: Document | None) -> bool:
-    """Whether a record may be from before the claim: each claim counts up its attempts."""
+    """Whether a record may be from before the claim.
+
+    Each claim counts up the attempts. An earlier claim that was refused is no longer counted: it may have had the same
+    number, under another pass.
+    """
     if decision is None:
         return True
     attempts = decision.get("attempts", 0)
-    return not (isinstance(attempts, int) and attempts >= claim.attempts)
+    if not isinstance(attempts, int) or attempts < claim.attempts:
+        return True
+    return attempts == claim.attempts and decision.get("pass") != claim.pass_key
 
 
 def _fate(claim: Claim, decision: Document | None) -> Fate:

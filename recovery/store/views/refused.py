@@ -1,0 +1,72 @@
+"""Tasks that wait for a newer worker, because the code of those that claimed them does not accept their call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pymongo.database import Database
+
+from recovery.records import Decision, DecisionState
+from recovery.store import schema
+from recovery.store.client import Document
+from recovery.store.concerns import committed
+from recovery.store.driver_errors import translated
+from recovery.store.expressions import record_range
+from recovery.store.reading import readable
+
+INDEX = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedTasks:
+    """The tasks of one actor that wait for a newer worker."""
+
+    actor: str
+    tasks: int
+    versions: tuple[str, ...]
+    """The versions of the application that refused one of these tasks last."""
+    why: str
+    """Why one of these tasks was refused, as in "got an unexpected keyword argument 'currency'"."""
+
+
+@translated
+class Refusals:
+    """Queries over the index `refused` of the collection `decisions`. They cost what waits for a newer worker."""
+
+    def __init__(self, database: Database[Document]) -> None:
+        self._decisions = committed(database[schema.DECISIONS])
+
+    def of_process(self, process_id: str) -> list[Decision]:
+        """Return the tasks of a process that wait for a newer worker. Index `_id`: reads all tasks of the process."""
+        of_it: Document = {**record_range(process_id), "refused": {"$exists": True}}
+        of_it["state"] = {"$in": schema.BEFORE_CLAIM}
+        found = readable(Decision, self._decisions.find(of_it, {"call": False}).hint("_id_"))
+        return [decision for decision in found if decision.waits_for_newer_worker]
+
+    def by_actor(self) -> list[RefusedTasks]:
+        """Return the tasks that wait for a newer worker, by actor, the actor with the most tasks first."""
+        # A task that an attempt has begun since waits for something else.
+        begun: Document = {"$ne": ["$attempts", "$refused.attempts"]}
+        queued: Document = {"$eq": ["$state", DecisionState.QUEUED.value]}
+        waits: Document = {"refused": {"$exists": True}, "state": {"$in": schema.BEFORE_CLAIM}}
+        waits["$expr"] = {"$not": [{"$and": [queued, begun]}]}
+        last: Document = {"$last": {"$cond": [{"$isArray": "$refused.by"}, "$refused.by", []]}}
+        stages: list[Document] = [
+            {"$match": waits},
+            {"$project": {"actor": True, "last": last}},
+            {
+                "$group": {
+                    "_id": "$actor",
+                    "tasks": {"$sum": 1},
+                    "versions": {"$addToSet": "$last.version"},
+                    "why": {"$first": "$last.why"},
+                }
+            },
+            {"$sort": {"tasks": -1, "_id": 1}},
+        ]
+        return [
+            RefusedTasks(
+                str(found["_id"]), found["tasks"], tuple(sorted(map(str, found["versions"]))), str(found.get("why"))
+            )
+            for found in self._decisions.aggregate(stages, hint=INDEX)
+        ]
