@@ -160,6 +160,7 @@ def as_dict(found: Shown) -> dict[str, Any]:
         "former_custom_id": process.former_custom_id,
         "replaced_by": process.replaced_by,
         "labels": decode_labels(process.labels),
+        "application_version": process.version,
         "state": process.state,
         "started_at": process.started_at,
         "ended_at": process.ended_at,
@@ -197,6 +198,7 @@ def _task(found: Shown, line: TaskLine) -> dict[str, Any]:
         "claimed_at": decision.claimed_at if decision else None,
         "finished_at": outcome.finished_at if outcome else None,
         "worker": decision.worker if decision else None,
+        "application_version": decision.version if decision else None,
         "waits_for": list(found.links.get(line.id, ())),
         "hint": hint(decision, found.unserved, found.links, found.decisions, found.now),
     }

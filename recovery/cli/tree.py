@@ -63,6 +63,8 @@ def heading(process: Process, characters: int, now: datetime) -> Iterator[Text]:
     yield line(f"started    {started}, {'took' if process.ended_at else 'for'} {lasted}")
     if process.labels:
         yield line(f"labels     {', '.join(process.labels)}")
+    if process.version:
+        yield line(f"version    {process.version}")
     if process.lives:
         last = process.lives[-1]
         times = "once" if len(process.lives) == 1 else f"{len(process.lives)} times"
@@ -143,6 +145,8 @@ def _line(task: TaskLine, found: Shown, width: int) -> Text:
             text.append(f"  {count(decision.attempts, 'attempt')}")
         if decision.timeouts:
             text.append(f"  {count(decision.timeouts, 'timeout')}", style="yellow")
+        if decision.version is not None and decision.version != found.process.version:
+            text.append(f"  by version {decision.version}", style="yellow")
         if (lost := decision.lost_attempt) is not None:
             text.append(line((f"  attempt {lost.attempt}: its process {lost.how}", "yellow")))
         if age := _age(decision, found.now):

@@ -329,7 +329,7 @@ class Recovery:
                     Process(
                         id=process_id, type=actor.name, args=text, custom_id=custom_id,
                         idle_timeout=kind.idle_timeout, retry=retry, context=context, key=key, labels=labelled,
-                        trace=span.carried,
+                        version=self.version, trace=span.carried,
                     )
                 )  # fmt: skip
         many = starting_many(self.resources, kind, abort_replaced, self.registrar.add, any_arguments is True)

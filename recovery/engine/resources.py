@@ -37,4 +37,11 @@ class Resources:
         """Resources of these settings; connections are made at first use."""
         known = shipped() if catalogues is None else catalogues
         broker, turns = Broker(settings.broker_url, signer(settings)), Turns(settings.broker_url, TURN_LIFETIME)
-        return cls(settings, Store(settings), broker, turns, known, version or (lambda: UNKNOWN_VERSION))
+        store = Store(settings, version=version or (lambda: None))
+        return cls(settings, store, broker, turns, known, version or (lambda: UNKNOWN_VERSION))
+
+    @property
+    def recorded_version(self) -> str | None:
+        """The version as records have it: absent if there is no application."""
+        version = self.version()
+        return None if version == UNKNOWN_VERSION else version

@@ -119,6 +119,9 @@ class Decision(OfTask):
     queued_at: datetime | None = None
     claimed_at: datetime | None = None
     worker: str | None = None
+    version: str | None = None
+    """The version of the application that ran the last attempt, or the one whose result was accepted. Absent of
+    versions of the library that did not record it."""
     retry: RetryState | None = None
     """Absent until it is tried again for an error."""
     refused: Refused | None = None

@@ -24,7 +24,7 @@ DROPPABLE: Mapping[str, frozenset[str]] = {
     Decision.__name__: frozenset(
         (
             *("actor", "epoch", "attempts", "timeouts", "losses", "lostAttempt", "retry", "call", "pass", "worker"),
-            *("enqueuedAt", "queuedAt", "claimedAt", "recoveryTime", "pacedTo"),
+            *("enqueuedAt", "queuedAt", "claimedAt", "recoveryTime", "pacedTo", "version"),
             *("inBatch", "alone", "fresh", "eta", "delay", "state", "refused"),
         )
     ),
@@ -32,7 +32,7 @@ DROPPABLE: Mapping[str, frozenset[str]] = {
     Process.__name__: frozenset(
         (
             *("epoch", "idleTimeout", "startedAt", "timedOutAt", "endedAt", "startTask", "recoveryTime", "retry"),
-            *("context", "key"),
+            *("context", "key", "version"),
         )
     ),
     Graph.__name__: frozenset({"epoch"}),

@@ -52,6 +52,7 @@ FIELDS: dict[str, Field] = {
         Field("custom", Kind.TEXT, "Its custom id, or the one that it had until another process took its place."),
         Field("label", Kind.TEXT, "A label that it was started with: label.customer:acme.", family=True),
         Field("key", Kind.TEXT, "What of its type it is for: the key of its marker."),
+        Field("version", Kind.TEXT, "The version of the application that started it, or that ran a task of it."),
         Field("started", Kind.MOMENT, "When it was started."),
         Field("ended", Kind.MOMENT, "When it ended; what runs did not."),
         Field("idle", Kind.SPAN, "For how long nothing has changed in a process that has not ended well."),

@@ -217,3 +217,19 @@ def test_what_a_ctrl_c_left_half_made_says_nothing(
     made = Broken()
     del made
     assert "this is told" in capsys.readouterr().err
+
+
+def test_the_versions_of_the_application(world: World) -> None:
+    older = Recovery(world.app.settings, name=world.app.name, version="0.9")
+    older.process("order")(lambda item: item)
+    process_id = served(world, "pack", "ship")
+    started, told = older.start("order", "a"), world.app.version
+    as_json = json.loads(shown(process_id, "--json"))
+    assert as_json["application_version"] == told
+    assert {one["application_version"] for one in as_json["tasks"]} == {told}
+    assert f"version    {told}\n" in shown(process_id)
+    assert "by version" not in shown(process_id)
+    world.pump()
+    world.store.catch_up(10)
+    assert "version    0.9\n" in shown(started)
+    assert f"by version {told}" in shown(started)

@@ -26,6 +26,7 @@ NAMES = st.sampled_from(["a", "ab", "b", "b*"])
 AGES = st.integers(0, 4).map(lambda hours: NOW - hours * HOUR - HOUR / 2)
 LIVE = ("waiting", "delayed", "queued", "working")
 NUMBERS = st.integers(0, 3)
+VERSIONS: st.SearchStrategy[dict[str, Any]] = st.one_of(st.just({}), NAMES.map(lambda name: {"version": name}))
 
 
 @st.composite
@@ -39,6 +40,7 @@ def databases(draw: st.DrawFn) -> Documents:
         process |= {"startedAt": draw(AGES), "idleTimeout": 60.0, "startTask": "s"}
         if draw(st.booleans()):
             process["labels"] = sorted({f"of={draw(NAMES)}", f"by={draw(NAMES)}"})
+        process |= draw(VERSIONS)
         if draw(st.booleans()):
             process["customId"] = f"{draw(NAMES)}{number}"
         if state == "running":
@@ -60,6 +62,7 @@ def databases(draw: st.DrawFn) -> Documents:
         for task in range(draw(st.integers(0, 2))):
             decision = {"_id": f"{key}/t{task}", "actor": draw(NAMES), "timeouts": draw(NUMBERS)}
             decision["state"] = draw(st.sampled_from([*LIVE, "finished"]))
+            decision |= draw(VERSIONS)
             if decision["state"] != "finished":
                 decision["recoveryTime"] = draw(AGES) + draw(st.sampled_from([0, 24])) * HOUR
             found["decisions"].append(decision)
@@ -129,6 +132,7 @@ def terms(draw: st.DrawFn) -> tuple[str, Holds]:
                 texts("state", {"processes": "state"}, draw(st.sampled_from(["running", "finished", "broken"]))),
                 texts("error", {"processes": "error.kind", "interruptions": "kind"}, wanted),
                 texts("fingerprint", {"processes": "error.fingerprint", "interruptions": "fingerprint"}, wanted),
+                texts("version", {"processes": "version", "decisions": "version"}, wanted),
                 (f"label.of:{wanted}", any_of("processes", lambda one: _is_labelled(one, wanted))),
                 (f"message:{wanted.upper()}", _messages(wanted.strip("*"))),
                 (f"code:{sign}{number}", _codes(sign, number)),
@@ -254,6 +258,7 @@ def test_every_field_is_tried() -> None:
         "custom",
         "id",
         "label",
+        "version",
         "state",
         "error",
         "message",

@@ -88,6 +88,7 @@ def start(  # noqa: PLR0913
             context=context,
             key=key,
             labels=labels,
+            version=resources.recorded_version,
             scheduled_by=scheduled_by,
             retried_by_schedule=retried_by_schedule or None,
             trace=span.carried,

@@ -29,9 +29,10 @@ _COPIED = frozenset({"call", "attempts", "claimedAt", "refused"})
 """Fields that an attempt can do without: the Task has the call."""
 
 
-def claimed(worker: str, timeout: float, limit: TaskLimit | None) -> Document:
-    """The fields that a claim sets."""
+def claimed(worker: str, timeout: float, limit: TaskLimit | None, version: str | None) -> Document:
+    """The fields that a claim sets. `version` is that of the worker's application."""
     return {
+        **of_version(version),
         "state": WORKING,
         "worker": literal(worker),
         "claimedAt": "$$NOW",
@@ -41,9 +42,14 @@ def claimed(worker: str, timeout: float, limit: TaskLimit | None) -> Document:
     }
 
 
-def claimed_ready(worker: str, timeout: float, limit: TaskLimit | None) -> Document:
+def claimed_ready(worker: str, timeout: float, limit: TaskLimit | None, version: str | None) -> Document:
     """The same of a decision that was not queued: both in one."""
-    return {**claimed(worker, timeout, limit), "queuedAt": "$$NOW", "enqueuedAt": FIRST_QUEUED}
+    return {**claimed(worker, timeout, limit, version), "queuedAt": "$$NOW", "enqueuedAt": FIRST_QUEUED}
+
+
+def of_version(version: str | None) -> Document:
+    """The field that records which version of the application runs an attempt, or ran it; none if nobody knows."""
+    return {} if version is None else {"version": literal(version)}
 
 
 def work_deadline(timeout: float, limit: TaskLimit | None) -> Document:
@@ -60,11 +66,14 @@ def finished(
     accept_first: bool,
     worker: str,
     apply_timeout: float,
+    version: str | None,
 ) -> tuple[Document, list[Document]]:
     """Condition and stages of the update that finishes a decision."""
     guard = may_finish(decision.pass_key, decision.epoch, decision.restarts, accept_first and outcome.error is None)
     told = literal(to_document(outcome)), literal([to_document(child) for child in children])
-    return {"_id": decision.id, **guard}, finish(*told, worker, apply_timeout, in_batch=bool(decision.in_batch))
+    return {"_id": decision.id, **guard}, finish(
+        *told, worker, apply_timeout, version, in_batch=bool(decision.in_batch)
+    )
 
 
 def may_finish(pass_key: str | Document | None, epoch: int, restarts: int | None, accept_first: bool) -> Document:
@@ -78,9 +87,13 @@ def may_finish(pass_key: str | Document | None, epoch: int, restarts: int | None
     return {"$or": [guard, {**life, "state": {"$in": [WORKING, QUEUED, DELAYED]}}]}
 
 
-def finish(outcome: Any, children: Any, worker: str, apply_timeout: float, *, in_batch: bool) -> list[Document]:
-    """The stages of a finish with these expressions."""
+def finish(
+    outcome: Any, children: Any, worker: str, apply_timeout: float, version: str | None, *, in_batch: bool
+) -> list[Document]:
+    """The stages of a finish with these expressions. The version is set anew: the result may be that of an attempt
+    before the last claim."""
     fields = {
+        **of_version(version),
         "state": FINISHED,
         "outcome": {"$mergeObjects": [outcome, {"finishedAt": "$$NOW"}]},
         "children": children,

@@ -33,7 +33,7 @@ FINISHED = DecisionState.FINISHED.value
 _LINKS = {"children._id": True, "children.deps": True, "outcome.waits": True}
 _PUT_BACK = (
     *("pass", "outcome", "worker", "claimedAt", "recoveryTime", "enqueuedAt", "queuedAt", "lostAttempt", "losses"),
-    *("retry", "refused", "restarts", "inBatch", "alone"),
+    *("retry", "refused", "restarts", "inBatch", "alone", "version"),
 )
 
 

@@ -103,6 +103,10 @@ def _of_actor(term: Term) -> list[Source]:
     ]
 
 
+def _of_version(term: Term) -> list[Source]:
+    return [Source(name, {"version": _text(term)}) for name in (schema.PROCESSES, schema.DECISIONS)]
+
+
 def _of_timeouts(term: Term) -> list[Source]:
     return [Source(schema.DECISIONS, {"timeouts": _compared(term)})]
 
@@ -126,6 +130,7 @@ _SOURCES: dict[str, Callable[[Term], list[Source]]] = {
     "code": _of_error,
     "actor": _of_actor,
     "timeouts": _of_timeouts,
+    "version": _of_version,
     "rule": _of_rule,
 }
 """For each field of the search language, the function that returns its sources."""
