@@ -25,8 +25,9 @@ class Workers:
 
     def beat(self, worker: Worker, timeout: float) -> datetime:
         """Say that a worker lives: its record, with a new deadline; when that was. A record that was removed comes
-        back."""
-        times = {"startedAt": {"$ifNull": ["$startedAt", "$$NOW"]}, "recoveryTime": after(timeout)}
+        back, as it had registered first."""
+        registered = "$$NOW" if worker.started_at is None else literal(worker.started_at)
+        times = {"startedAt": {"$ifNull": ["$startedAt", registered]}, "recoveryTime": after(timeout)}
         record = {"$mergeObjects": [literal(to_document(worker)), times]}
         written: Any = self._current.find_one_and_update(
             {"_id": worker.id}, [{"$replaceWith": record}], {"recoveryTime": True}, upsert=True, return_document=True
