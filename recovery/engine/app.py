@@ -19,7 +19,7 @@ from recovery.engine.actors.declared import (
     type_preferences,
 )
 from recovery.engine.application_name import checked_name, module_of_maker, name_of_package
-from recovery.engine.application_version import checked_version, default_version
+from recovery.engine.application_version import checked_version, checked_versions, default_version
 from recovery.engine.lifecycle import custom_ids
 from recovery.engine.lifecycle import start as starting
 from recovery.engine.lifecycle.applier import Applier
@@ -41,7 +41,7 @@ from recovery.errors import (
 from recovery.records import Process, ProcessState, ProcessTypePreferences, given
 from recovery.records.ids import new_process_id
 from recovery.records.labels import encode_labels
-from recovery.records.preferences import setting_names
+from recovery.records.preferences import SAME_VERSION, setting_names
 from recovery.records.schedule import Plan
 from recovery.retry import Backoff, Catalogues, ErrorCode, Reason, RetryStrategy, in_use, of_class
 from recovery.retry.reasons import UNKNOWN
@@ -72,7 +72,8 @@ class Recovery:
 
     Making one connects to nothing. `name` tells applications apart: workers of two do not start on one database, unless
     RECOVERY_SHARED_WITH allows it. By default it is the top-level package of the module that makes it. `version` tells
-    the versions of its code apart; see the property for the default.
+    the versions of its code apart (docs/upgrades.md); see the property for the default. It also runs the tasks that are
+    pinned to the versions `compatible_with`: those of process types with `versions="same"`.
 
     `settings` default to those of the environment. `retry` is what holds where neither a process type nor an actor says
     something else: a `Backoff(...)`, None for no retry, or a strategy.
@@ -84,6 +85,7 @@ class Recovery:
         *,
         name: str | None = None,
         version: str | None = None,
+        compatible_with: Iterable[str] = (),
         retry: Backoff | RetryStrategy | bool | None = True,
     ) -> None:
         if settings is not None and not isinstance(settings, Settings):
@@ -91,6 +93,7 @@ class Recovery:
         self._made_by = module_of_maker(self)
         self.name = name_of_package(self._made_by) if name is None else checked_name(name)
         self._version = None if version is None else checked_version(version)
+        self.compatible_with = checked_versions(compatible_with)
         as_settings(ProcessTypePreferences, {"retry": retry}, "Recovery")
         self._strategy = strategy_of({"retry": retry}, "Recovery")
         self._retry = retry
@@ -136,7 +139,7 @@ class Recovery:
         pid = os.getpid()
         if (made := self._connected.get(pid)) is not None:
             return made
-        resources = Resources.connect(self.settings, self.catalogues, lambda: self.version)
+        resources = Resources.connect(self.settings, self.catalogues, lambda: self.version, self.compatible_with)
         # Threads that come here at the same time all take what the first one made.
         return self._connected.setdefault(pid, (resources, Applier(resources), Registrar(resources)))
 
@@ -164,6 +167,7 @@ class Recovery:
 
         `settings` are the fields of `ActorPreferences` and of `ProcessTypePreferences`, as of `actor`. What is said of
         retry holds for all tasks of its processes, unless their actors say something else; a strategy for its own.
+        With `versions="same"` they run only on workers of the version that started the process, or of a compatible one.
         `key` is a function of the arguments that says what of the type a process is for: with `markers` one that breaks
         keeps only those of the same key from being started. And what says when it is started by itself
         (docs/schedules.md): `schedule`, with `time_zone`, `overlap`, `catch_up`, `catch_up_limit`, `jitter`,
@@ -280,6 +284,8 @@ class Recovery:
             context=context,
             key=key,
             markers=kind.markers,
+            version=self.version,
+            pinned=kind.versions == SAME_VERSION,
             labels=labelled,
             if_exists=policy,
             abort_replaced=abort_replaced,
@@ -329,7 +335,7 @@ class Recovery:
                     Process(
                         id=process_id, type=actor.name, args=text, custom_id=custom_id,
                         idle_timeout=kind.idle_timeout, retry=retry, context=context, key=key, labels=labelled,
-                        version=self.version, trace=span.carried,
+                        version=self.version, pinned=kind.versions == SAME_VERSION or None, trace=span.carried,
                     )
                 )  # fmt: skip
         many = starting_many(self.resources, kind, abort_replaced, self.registrar.add, any_arguments is True)

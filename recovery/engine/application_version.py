@@ -35,6 +35,14 @@ def checked_version(version: Any, argument: str = "version") -> str:
     return given.exact(version)
 
 
+def checked_versions(versions: Iterable[Any]) -> frozenset[str]:
+    """Return versions with which an application is compatible. Raises InputError."""
+    if isinstance(versions, str | bytes) or not isinstance(versions, Iterable):
+        told = given.shown(versions)
+        raise InputError(f'Recovery(compatible_with={told}): give it a list of versions, as in ["1.3.0", "1.4.0"]')
+    return frozenset(checked_version(one, "compatible_with") for one in versions)
+
+
 def default_version(module: str, actors: Mapping[str, HasFunction]) -> str:
     """Return the version of an application whose code gives none.
 

@@ -30,18 +30,29 @@ class Resources:
     """Returns the version of the application. A function, because the version may depend on actors that are registered
     after the first use of these resources."""
 
+    compatible_with: frozenset[str] = field(default=frozenset(), compare=False)
+    """The versions to which tasks may be pinned that the application runs as well."""
+
     @classmethod
     def connect(
-        cls, settings: Settings, catalogues: Catalogues | None = None, version: Callable[[], str] | None = None
+        cls,
+        settings: Settings,
+        catalogues: Catalogues | None = None,
+        version: Callable[[], str] | None = None,
+        compatible_with: frozenset[str] = frozenset(),
     ) -> Resources:
         """Resources of these settings; connections are made at first use."""
         known = shipped() if catalogues is None else catalogues
         broker, turns = Broker(settings.broker_url, signer(settings)), Turns(settings.broker_url, TURN_LIFETIME)
         store = Store(settings, version=version or (lambda: None))
-        return cls(settings, store, broker, turns, known, version or (lambda: UNKNOWN_VERSION))
+        return cls(settings, store, broker, turns, known, version or (lambda: UNKNOWN_VERSION), compatible_with)
 
     @property
     def recorded_version(self) -> str | None:
         """The version as records have it: absent if there is no application."""
         version = self.version()
         return None if version == UNKNOWN_VERSION else version
+
+    def may_run(self, pinned_to: str | None) -> bool:
+        """Whether the application's code runs a task that is pinned to this version; None: to no version."""
+        return pinned_to is None or pinned_to in self.compatible_with or pinned_to == self.version()

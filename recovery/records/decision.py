@@ -59,6 +59,10 @@ class LostAttempt(Record):
     """As in 'was ended by signal 9 (SIGKILL)', 'ended with exit code 3'."""
 
 
+PINNED = "does not run it: the task is pinned to another version"
+"""Why a worker refuses a task that is pinned to a version with which its code is not compatible."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRefusal(Record):
     """A version of the application whose code does not accept the call of a task."""
@@ -118,6 +122,8 @@ class Decision(OfTask):
     """When it was first queued: what its task_timeout counts from. `queued_at` is when it was last."""
     queued_at: datetime | None = None
     claimed_at: datetime | None = None
+    pinned_to: str | None = None
+    """The version of the application that alone runs it, or one that declares itself compatible; absent if any may."""
     worker: str | None = None
     version: str | None = None
     """The version of the application that ran the last attempt, or the one whose result was accepted. Absent of
@@ -166,6 +172,12 @@ class Decision(OfTask):
         # A retry, which is delayed as well, removes the refusals.
         is_queued = self.state is DecisionState.QUEUED and self.attempts == self.refused.attempts
         return is_queued or self.state is DecisionState.DELAYED
+
+    @property
+    def waits_for_pinned_version(self) -> bool:
+        """Whether the task was given back last because the worker's code is of another version than it is pinned to."""
+        last = self.refused.by[-1] if self.refused is not None and self.refused.by else None
+        return self.waits_for_newer_worker and last is not None and last.why == PINNED
 
     @property
     def last_loss(self) -> str | None:

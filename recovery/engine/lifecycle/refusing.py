@@ -56,17 +56,12 @@ def give_back_or_end(
     grace = timedelta(seconds=resources.settings.version_grace)
     live: frozenset[str | None] = frozenset({version})
     if is_refused_by_all(refused, live, now - grace):  # else nobody else's refusal matters yet
-        live |= through_outage(resources, lambda: store.workers.versions_serving(actor.name), timeout, decision.id)
+        serving = store.workers.versions_serving
+        live |= through_outage(resources, lambda: serving(actor.name, decision.pinned_to), timeout, decision.id)
         if is_refused_by_all(refused, live, now - grace):
             return _error(actor.name, decision, refused, live, resources.settings.version_grace), False
     delay = delay_after(refused.count)
-    retry = _later(decision.retry, delay)
-    written = through_outage(
-        resources,
-        lambda: store.decisions.give_back_refused(decision, refused, retry, delay, actor.preferences.task_limit),
-        timeout,
-        decision.id,
-    )
+    written = give_back(resources, actor, decision, refused, delay)
     if written:
         # Once for each version: a task that waits for hours is refused every MAX_DELAY seconds.
         level = logging.WARNING if refused.by[-1].since == now else logging.DEBUG
@@ -75,6 +70,26 @@ def give_back_or_end(
             actor.name, decision.id, actor.name, refusal, version, delay,
         )  # fmt: skip
     return None, written
+
+
+def give_back(
+    resources: Resources, actor: Actor[..., object], decision: Decision, refused: Refused, delay: float
+) -> bool:
+    """Give back a claimed task that this worker refuses, to be queued again after so many seconds.
+
+    Returns:
+        False if this attempt no longer holds the claim.
+
+    Raises:
+        StoreError: MongoDB was away for longer than the task's `worker_timeout`.
+    """
+    retry, limit = _later(decision.retry, delay), actor.preferences.task_limit
+    return through_outage(
+        resources,
+        lambda: resources.store.decisions.give_back_refused(decision, refused, retry, delay, limit),
+        actor.preferences.worker_timeout,
+        decision.id,
+    )
 
 
 def add_refusal(decision: Decision, version: str, why: str, now: datetime) -> Refused:

@@ -13,6 +13,7 @@ from recovery import metrics, tracing
 from recovery.engine.actors.actor import Actor
 from recovery.engine.actors.call import CallResult, Host, call, of_error
 from recovery.engine.actors.resolve import CallRefused, NotReady
+from recovery.engine.lifecycle.pins import give_back_pinned
 from recovery.engine.lifecycle.refusing import give_back_or_end
 from recovery.engine.lifecycle.retrying import retry_or_end
 from recovery.engine.lifecycle.steps import ClaimedTask, Ended
@@ -61,8 +62,15 @@ class Trying:
     def run(self, actor: Actor[..., Any], here: ClaimedTask, span: tracing.Traced, let_go: Callable[[], None]) -> Tried:
         """Call a task's function. `let_go` is called as soon as the task is not to be given back any more: it is done,
         perhaps, and must not be done again, or somebody else sees to it."""
+        self.last = here.decision.id
+        if self._resources.may_run(here.decision.pinned_to):
+            return self._run(actor, here, span, let_go)
+        return self._pinned_to_another(actor, here.decision, let_go)
+
+    def _run(
+        self, actor: Actor[..., Any], here: ClaimedTask, span: tracing.Traced, let_go: Callable[[], None]
+    ) -> Tried:
         decision = here.decision
-        self.last = decision.id
         task = Task(id=decision.id, actor=decision.actor, args="", epoch=decision.epoch, fallible=decision.fallible)
         damaged: DamagedRecord | None = None
         try:
@@ -94,6 +102,13 @@ class Trying:
                 return Tried(None, Result.RETRIED if retried else stale_result(decision), kind)
         ended = Ended(task, decision.evolve(outcome=span.keep_with(ran.outcome), children=ran.children))
         return Tried(ended, Result.FAILED if ran.outcome.error else Result.FINISHED, kind, damaged)
+
+    def _pinned_to_another(self, actor: Actor[..., Any], decision: Decision, let_go: Callable[[], None]) -> Tried:
+        """Give back a task that is pinned to a version which this worker's code does not run."""
+        assert decision.pinned_to is not None, "a task that is pinned to no version runs anywhere"
+        given_back = give_back_pinned(self._resources, actor, decision, decision.pinned_to)
+        let_go()
+        return Tried(None, Result.REFUSED if given_back else stale_result(decision))
 
     def _refused(
         self,

@@ -125,7 +125,8 @@ def given_back_refused(
     """Condition and stages of the update that gives back a task whose call the worker's code does not accept."""
     guard, stages = retried_later(decision, retry, seconds, limit)
     fields = {"refused": literal(to_document(refused)), "attempts": refused.attempts}
-    return guard, [*stages, {"$set": fields}]
+    # Its function was not called by this version.
+    return guard, [*stages, {"$set": fields}, {"$unset": "version"}]
 
 
 def claimed_of(document: Document) -> Decision:

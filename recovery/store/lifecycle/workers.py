@@ -56,12 +56,24 @@ class Workers:
         """Whether a worker lives that takes what is left to Spark."""
         return self._current.find_one({"spark": True, "$expr": ALIVE}, {"_id": True}) is not None
 
-    def versions_serving(self, actor: str) -> frozenset[str | None]:
-        """Return the versions of the application that the live workers have which serve an actor. None stands for the
-        workers that do not record their version. Reads all workers, which are few."""
-        found = self._current.find({"queues": actor, "$expr": ALIVE}, {"applicationVersion": True})
+    def versions_serving(self, actor: str, pinned_to: str | None = None) -> frozenset[str | None]:
+        """Return the versions of the application that the live workers have which serve an actor, and which run tasks
+        that are pinned to this version, if one is given. None stands for the workers that do not record their version.
+        Reads all workers, which are few."""
+        serving: Document = {"queues": actor, "$expr": ALIVE}
+        if pinned_to is not None:
+            serving["$or"] = [{"applicationVersion": pinned_to}, {"compatibleWith": pinned_to}]
+        found = self._current.find(serving, {"applicationVersion": True})
         versions = (document.get("applicationVersion") for document in found)
         return frozenset(version if isinstance(version, str) else None for version in versions)
+
+    def newest_version(self, actor: str) -> str | None:
+        """Return the newest version of the application that serves an actor: that of its live worker that registered
+        last. None if there is none, or if that worker does not record it."""
+        serving: Document = {"queues": actor, "$expr": ALIVE}
+        found = self._current.find_one(serving, {"applicationVersion": True}, sort=[("startedAt", -1), ("_id", -1)])
+        version = (found or {}).get("applicationVersion")
+        return version if isinstance(version, str) else None
 
     def remove(self, worker_ids: Sequence[str]) -> int:
         """Forget workers that are gone and whose claims were seen to; how many were there."""
