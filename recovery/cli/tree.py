@@ -16,6 +16,7 @@ from recovery.cli.interrupted import without_rule
 from recovery.cli.output import line, seconds_between, wrap
 from recovery.durations import show_age
 from recovery.engine.lifecycle.abort import ABORTED
+from recovery.health.waiting import why_refused
 from recovery.plurals import count
 from recovery.records import Decision, DecisionState, Process, ProcessState
 from recovery.store.views.overview import TaskLine
@@ -31,6 +32,8 @@ CALL_SHOWN, MIN_CALL_SHOWN = 100, 20
 """Characters of a call and its value on a line, at most, and at least: with fewer they stand on the next."""
 MIN_ROOM = 20
 """Characters that a line of a deep tree is wrapped at, at least."""
+MAX_REASONS = 2
+"""Reasons that the line of many tasks gives for which some of them wait for a newer worker."""
 RESULT_SHOWN = 200
 """Characters of a result that are shown."""
 
@@ -131,6 +134,8 @@ def _counted(
         again = sum(tasks for number, tasks in attempts.items() if number > 1)
         more = f", {again:,} of them with more than one attempt" if again else ""
         why = found.unserved.get(actor, "") if state in NOT_TAKEN else ""
+        refused = Counter(reason for task in without if (reason := _refused(found.decisions.get(task.id))))
+        more += "".join(f", {tasks:,} of them: {reason}" for reason, tasks in refused.most_common(MAX_REASONS))
         branch.add(line(f"{len(without):,} × {actor}  ", (state, STYLES.get(state, "")), more, _hint(why, True)))
     return alone
 
@@ -162,6 +167,10 @@ def _line(task: TaskLine, found: Shown, width: int) -> Text:
     if call := call_line(found.calls.get(task.id), left if left >= MIN_CALL_SHOWN else min(CALL_SHOWN, width)):
         text.append(line((f"  {call}", "dim")))
     return text
+
+
+def _refused(decision: Decision | None) -> str | None:
+    return why_refused(decision) if decision is not None else None
 
 
 def _hint(reason: str, is_trouble: bool) -> tuple[str, str]:

@@ -16,8 +16,10 @@ from typer.testing import CliRunner
 
 from recovery import Promise, Recovery, Settings
 from recovery.cli import show
+from recovery.cli.awaiting import _reasons
 from recovery.cli.calls import call_line
 from recovery.cli.main import _unless_half_made, app
+from recovery.records import Worker
 from recovery.store.views.calls import CallTexts
 from tests.cli.command import command, environment
 from tests.world import World
@@ -233,3 +235,22 @@ def test_the_versions_of_the_application(world: World) -> None:
     world.store.catch_up(10)
     assert "version    0.9\n" in shown(started)
     assert f"by version {told}" in shown(started)
+
+
+def test_what_waits_for_a_newer_worker(world: World) -> None:
+    newer = Recovery(world.app.settings, version="2.0")
+
+    @newer.process("order")
+    def order(item: str, urgent: bool) -> str:
+        return f"{item} {urgent}"
+
+    process_id = newer.start("order", "tea", urgent=True)
+    newer.registrar.flush()
+    world.store.workers.beat(Worker(id="w", name="w", host="h", pid=1, pid_started=1, queues=("order",)), 60)
+    assert world.pump() == 1
+    world.store.catch_up(10)
+    told = f"waits for a newer worker: version {world.app.version} got an unexpected keyword argument 'urgent'"
+    assert f'order  delayed  {told}  ("tea", urgent=true)' in shown(process_id)
+    (task,) = json.loads(shown(process_id, "--json"))["tasks"]
+    assert (task["state"], task["attempts"], task["hint"]) == ("delayed", 0, told)
+    assert _reasons(world.app.resources, process_id) == [f"order {told}"]

@@ -12,6 +12,7 @@ from recovery import Recovery, Settings
 from recovery.engine import Batches, Result, Slot
 from recovery.engine.lifecycle import refusing
 from recovery.engine.lifecycle.pace import Pace
+from recovery.engine.operations.redo import redo_process
 from recovery.queue import MessageId
 from recovery.records import Decision, DecisionState, ProcessState, Refused, RetryState, VersionRefusal, Worker
 from recovery.retry import Backoff
@@ -196,6 +197,32 @@ def test_a_restart_by_an_operator_begins_the_refusals_anew(versions: Versions) -
     assert refusals(only(old, process_id)).count == 1
     assert old.process(process_id).state is ProcessState.RUNNING
     pass_by(new, 2)
+    assert new.bring_to_end(process_id).result == '"7 SEK"'
+
+
+def test_a_restart_of_a_task_that_timed_out_while_it_waited_begins_the_refusals_anew(versions: Versions) -> None:
+    new = versions.world("2.0", price_in)
+    old = versions.world("1.0", price, task_timeout=GRACE / 2)
+    process_id = new.start("order", 7, currency="SEK")
+    assert old.pump() == 1
+    pass_by(old, GRACE + 1)
+    old.scan()
+    old.flush()
+    error = old.process(process_id).error
+    assert error is not None and error.kind == "TaskTimeout"
+    old.app.restart(process_id)
+    old.pump()
+    assert refusals(only(old, process_id)).count == 1
+    assert old.process(process_id).state is ProcessState.RUNNING
+
+
+def test_a_process_that_is_done_again_begins_the_refusals_anew(versions: Versions) -> None:
+    new, old = versions.world("2.0", price_in), versions.world("1.0", price)
+    process_id = new.start("order", 7, currency="SEK")
+    assert old.pump() == 1
+    redo_process(old.app.resources, process_id, "a test")
+    decision = only(old, process_id)
+    assert (decision.epoch, decision.refused, decision.eta) == (1, None, None)
     assert new.bring_to_end(process_id).result == '"7 SEK"'
 
 
