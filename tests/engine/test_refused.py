@@ -13,6 +13,7 @@ from recovery.engine import Batches, Result, Slot
 from recovery.engine.lifecycle import refusing
 from recovery.engine.lifecycle.pace import Pace
 from recovery.engine.operations.redo import redo_process
+from recovery.health.process import look, repair
 from recovery.queue import MessageId
 from recovery.records import Decision, DecisionState, ProcessState, Refused, RetryState, VersionRefusal, Worker
 from recovery.retry import Backoff
@@ -292,8 +293,6 @@ def test_a_refusal_costs_nothing_of_the_retries(versions: Versions) -> None:
 
 
 def findings(world: World, process_id: str) -> list[str]:
-    from recovery.health.process import look
-
     return [finding.rule.value for finding in look(world.app.resources, process_id).findings]
 
 
@@ -360,3 +359,16 @@ def test_a_child_waits_as_well_and_is_taken_by_another_version(versions: Version
     pass_by(older, 2)
     wait_until(lambda: newer_world.bring_to_end(process_id).state is ProcessState.FINISHED, 10, "its end")
     check_quiet(newer_world, process_id)
+
+
+def test_a_refused_task_with_an_impossible_time_is_tried_again_at_once(versions: Versions) -> None:
+    new, old = versions.world("2.0", price_in), versions.world("1.0", price)
+    process_id = new.start("order", 7, currency="SEK")
+    assert old.pump() == 1
+    years = old.store.now() + timedelta(days=3000)
+    old.store.database["decisions"].update_many({}, {"$set": {"eta": years, "recoveryTime": years}})
+    old.store.catch_up(10)
+    resources = new.app.resources
+    done, _ = repair(resources, look(resources, process_id), "a test")
+    assert done["TIME_IMPOSSIBLE"] == 1
+    assert new.bring_to_end(process_id).result == '"7 SEK"'
