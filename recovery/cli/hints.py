@@ -23,12 +23,14 @@ def hint(
     links: Mapping[str, Sequence[str]],
     decisions: Mapping[str, Decision],
     now: datetime,
+    pinned: Mapping[str, str],
 ) -> str | None:
     """None for a task that waits for nothing. `unserved` is {actor: why no worker takes its tasks}, `links` {task:
-    those that it waits for}."""
+    those that it waits for}, `pinned` {decision: what it waits for} of those that are pinned to a version which no live
+    worker runs."""
     if decision is None:
         return "its decision is missing: `recovery check` tells what is done about it"
-    why = unserved.get(decision.actor)
+    why = unserved.get(decision.actor) or pinned.get(decision.id)
     if decision.state is DecisionState.WAITING:
         after = _after(links.get(decision.task_id, ()), decisions)
         return f"{after}; {why}" if why else after

@@ -67,7 +67,7 @@ def heading(process: Process, characters: int, now: datetime) -> Iterator[Text]:
     if process.labels:
         yield line(f"labels     {', '.join(process.labels)}")
     if process.version:
-        yield line(f"version    {process.version}")
+        yield line(f"version    {process.version}{', pinned' if process.pinned else ''}")
     if process.lives:
         last = process.lives[-1]
         times = "once" if len(process.lives) == 1 else f"{len(process.lives)} times"
@@ -134,7 +134,9 @@ def _counted(
         again = sum(tasks for number, tasks in attempts.items() if number > 1)
         more = f", {again:,} of them with more than one attempt" if again else ""
         why = found.unserved.get(actor, "") if state in NOT_TAKEN else ""
-        refused = Counter(reason for task in without if (reason := _refused(found.decisions.get(task.id))))
+        refused = Counter(
+            reason for task in without if (reason := _refused(found.decisions.get(task.id), found.pinned))
+        )
         more += "".join(f", {tasks:,} of them: {reason}" for reason, tasks in refused.most_common(MAX_REASONS))
         branch.add(line(f"{len(without):,} × {actor}  ", (state, STYLES.get(state, "")), more, _hint(why, True)))
     return alone
@@ -156,8 +158,8 @@ def _line(task: TaskLine, found: Shown, width: int) -> Text:
             text.append(line((f"  attempt {lost.attempt}: its process {lost.how}", "yellow")))
         if age := _age(decision, found.now):
             text.append(line((f"  {age}", "dim")))
-    if why := hint(decision, found.unserved, found.links, found.decisions, found.now):
-        text.append(line(_hint(why, task.actor in found.unserved or decision is None)))
+    if why := hint(decision, found.unserved, found.links, found.decisions, found.now, found.pinned):
+        text.append(line(_hint(why, task.actor in found.unserved or decision is None or decision.id in found.pinned)))
     # The process's own line says why it was aborted.
     if decision is not None and decision.outcome and decision.outcome.error and state != ABORTED_STATE:
         error = decision.outcome.error
@@ -169,8 +171,8 @@ def _line(task: TaskLine, found: Shown, width: int) -> Text:
     return text
 
 
-def _refused(decision: Decision | None) -> str | None:
-    return why_refused(decision) if decision is not None else None
+def _refused(decision: Decision | None, pinned: Mapping[str, str]) -> str | None:
+    return None if decision is None else pinned.get(decision.id) or why_refused(decision)
 
 
 def _hint(reason: str, is_trouble: bool) -> tuple[str, str]:

@@ -66,6 +66,7 @@ def as_dict(found: Sequence[Worker], versions: Sequence[LiveVersion], now: datet
                 "pid": one.pid,
                 "application": one.application,
                 "application_version": one.application_version,
+                "compatible_with": list(one.compatible_with),
                 "library_version": one.version,
                 "queues": list(one.queues),
                 "paused": list(one.paused),
@@ -104,6 +105,7 @@ def _row(worker: Worker, versions: Sequence[LiveVersion], now: datetime) -> list
     newest = {(one.application, one.version) for one in versions if one.is_newest}
     several = sum(one.application == worker.application for one in versions) > 1
     mark = " (newest)" if several and (worker.application, worker.application_version) in newest else ""
+    also = f", compatible with {', '.join(worker.compatible_with)}" if worker.compatible_with else ""
     if (due := worker.recovery_time) is None:
         heartbeat = line(("deadline missing", "bold red"))
     elif due > now:
@@ -115,7 +117,7 @@ def _row(worker: Worker, versions: Sequence[LiveVersion], now: datetime) -> list
         worker.name,
         _host(worker) or "",
         worker.application or "",
-        f"{worker.application_version or 'not recorded'}{mark}",
+        f"{worker.application_version or 'not recorded'}{mark}{also}",
         _queues(worker),
         since,
         heartbeat,

@@ -71,6 +71,8 @@ class Cause(_Code):
     ACTORS_UNSERVED = auto()
     ACTORS_BLOCKED = auto()
     WAITS_FOR_NEWER_WORKER = auto()
+    PINNED_UNSERVED = auto()
+    PINS_IGNORED = auto()
     QUEUES_UNSERVED = auto()
     MESSAGES_LEFT = auto()
     KEYS_IN_THE_WAY = auto()

@@ -121,6 +121,7 @@ PREFERENCE_REASONS = {
     "idle_timeout": "The net under the nets. Shorter for a type whose processes are short.",
     "process_timeout": "How long is too long only you know.",
     "break_after_process_timeout": "A late process is mostly worth its end; that it is late is told.",
+    "versions": "Most changes of code suit processes that run. On where a process must not see two versions.",
     "markers": "What a person starts is to be tried. On where the next one would fail for the same.",
 }
 PREFERENCE_DEFAULTS = {

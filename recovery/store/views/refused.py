@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from pymongo.database import Database
 
-from recovery.records import Decision, DecisionState
+from recovery.records import PINNED, Decision, DecisionState
+from recovery.records.ids import SEPARATOR
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed
@@ -29,6 +30,17 @@ class RefusedTasks:
     """Why one of these tasks was refused, as in "got an unexpected keyword argument 'currency'"."""
 
 
+@dataclass(frozen=True, slots=True)
+class PinnedTasks:
+    """The tasks of one actor that are pinned to one version, and that a worker of another version gave back."""
+
+    actor: str
+    pinned_to: str
+    tasks: int
+    process_id: str
+    """The first process that such a task belongs to."""
+
+
 @translated
 class Refusals:
     """Queries over the index `refused` of the collection `decisions`. They cost what waits for a newer worker."""
@@ -45,15 +57,8 @@ class Refusals:
 
     def by_actor(self) -> list[RefusedTasks]:
         """Return the tasks that wait for a newer worker, by actor, the actor with the most tasks first."""
-        # A task that an attempt has begun since waits for something else.
-        begun: Document = {"$ne": ["$attempts", "$refused.attempts"]}
-        queued: Document = {"$eq": ["$state", DecisionState.QUEUED.value]}
-        waits: Document = {"refused": {"$exists": True}, "state": {"$in": schema.BEFORE_CLAIM}}
-        waits["$expr"] = {"$not": [{"$and": [queued, begun]}]}
-        last: Document = {"$last": {"$cond": [{"$isArray": "$refused.by"}, "$refused.by", []]}}
         stages: list[Document] = [
-            {"$match": waits},
-            {"$project": {"actor": True, "last": last}},
+            *_waiting({"$ne": ["$last.why", PINNED]}),
             {
                 "$group": {
                     "_id": "$actor",
@@ -70,3 +75,38 @@ class Refusals:
             )
             for found in self._decisions.aggregate(stages, hint=INDEX)
         ]
+
+    def pinned(self) -> list[PinnedTasks]:
+        """Return the tasks that a worker gave back last for their pins, by actor and version."""
+        stages: list[Document] = [
+            *_waiting({"$eq": ["$last.why", PINNED]}),
+            {
+                "$group": {
+                    "_id": {"actor": "$actor", "version": "$pinnedTo"},
+                    "tasks": {"$sum": 1},
+                    "first": {"$min": "$_id"},
+                }
+            },
+            {"$sort": {"tasks": -1, "_id": 1}},
+        ]
+        return [
+            PinnedTasks(
+                str(found["_id"].get("actor")),
+                str(found["_id"].get("version")),
+                found["tasks"],
+                str(found["first"]).partition(SEPARATOR)[0],
+            )
+            for found in self._decisions.aggregate(stages, hint=INDEX)
+        ]
+
+
+def _waiting(last_refusal: Document) -> list[Document]:
+    """The stages that find the refused tasks that wait, by their `last` refusal."""
+    # A task that an attempt has begun since waits for something else.
+    begun: Document = {"$ne": ["$attempts", "$refused.attempts"]}
+    queued: Document = {"$eq": ["$state", DecisionState.QUEUED.value]}
+    waits: Document = {"refused": {"$exists": True}, "state": {"$in": schema.BEFORE_CLAIM}}
+    waits["$expr"] = {"$not": [{"$and": [queued, begun]}]}
+    last: Document = {"$last": {"$cond": [{"$isArray": "$refused.by"}, "$refused.by", []]}}
+    project = {"actor": True, "pinnedTo": True, "last": last}
+    return [{"$match": waits}, {"$project": project}, {"$match": {"$expr": last_refusal}}]
