@@ -17,6 +17,7 @@ from recovery.health.process import look, repair
 from recovery.queue import MessageId
 from recovery.records import Decision, DecisionState, ProcessState, Refused, RetryState, VersionRefusal, Worker
 from recovery.retry import Backoff
+from recovery.search import in_words, parse
 from tests.engine.test_retry import only
 from tests.waiting import wait_until
 from tests.world import World, arguments, check_quiet
@@ -372,3 +373,16 @@ def test_a_refused_task_with_an_impossible_time_is_tried_again_at_once(versions:
     done, _ = repair(resources, look(resources, process_id), "a test")
     assert done["TIME_IMPOSSIBLE"] == 1
     assert new.bring_to_end(process_id).result == '"7 SEK"'
+
+
+def test_a_process_with_a_task_that_waits_is_found_by_an_index(versions: Versions) -> None:
+    new, old = versions.world("2.0", price_in), versions.world("1.0", price)
+    process_id = new.start("order", 7, currency="SEK")
+    assert old.pump() == 1
+    new.start("order", 8)
+    old.store.catch_up(10)
+    query = parse("refused", old.store.now())
+    assert old.store.search.page(query, None, 10) == [process_id]
+    cost = old.store.search.cost(query)
+    assert (cost.candidates, cost.slow) == (("decisions by index refused",), False)
+    assert in_words(query) == "processes with a task that waits for a newer worker"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pymongo.database import Database
 
-from recovery.records import PINNED, Decision, DecisionState
+from recovery.records import PINNED, Decision
 from recovery.records.ids import SEPARATOR
 from recovery.store import schema
 from recovery.store.client import Document
@@ -102,11 +102,6 @@ class Refusals:
 
 def _waiting(last_refusal: Document) -> list[Document]:
     """The stages that find the refused tasks that wait, by their `last` refusal."""
-    # A task that an attempt has begun since waits for something else.
-    begun: Document = {"$ne": ["$attempts", "$refused.attempts"]}
-    queued: Document = {"$eq": ["$state", DecisionState.QUEUED.value]}
-    waits: Document = {"refused": {"$exists": True}, "state": {"$in": schema.BEFORE_CLAIM}}
-    waits["$expr"] = {"$not": [{"$and": [queued, begun]}]}
     last: Document = {"$last": {"$cond": [{"$isArray": "$refused.by"}, "$refused.by", []]}}
     project = {"actor": True, "pinnedTo": True, "last": last}
-    return [{"$match": waits}, {"$project": project}, {"$match": {"$expr": last_refusal}}]
+    return [{"$match": schema.WAITS_FOR_NEWER_WORKER}, {"$project": project}, {"$match": {"$expr": last_refusal}}]
