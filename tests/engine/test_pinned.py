@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from recovery import Promise, Recovery
+from recovery.engine.lifecycle.pins import delay_between
 from recovery.errors import InputError
 from recovery.health.process import look, repair
 from recovery.records import ProcessState, Worker
@@ -157,7 +158,12 @@ def test_without_an_able_worker_it_waits_longer_each_time_and_never_fails(
     new.scan()
     new.pump()
     soon = (start_task(old, process_id).eta - old.store.now()).total_seconds()
-    assert soon <= 0.5
+    assert soon <= 1, "now there is one"
+
+
+def test_with_an_able_worker_each_that_is_idle_gets_it_before_it_waits() -> None:
+    delays = [delay_between(refusals, workers=3) for refusals in range(1, 21)]
+    assert delays == [0, 0, 0, 0.5, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 4, 0, 0, 0, 4]
 
 
 def test_a_process_that_is_registered_again_is_still_pinned(old: World, new: World) -> None:

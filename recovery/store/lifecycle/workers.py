@@ -67,6 +67,10 @@ class Workers:
         versions = (document.get("applicationVersion") for document in found)
         return frozenset(version if isinstance(version, str) else None for version in versions)
 
+    def serving(self, actor: str) -> list[Worker]:
+        """Return the live workers that serve an actor, without what they know of their queues."""
+        return list(readable(Worker, self._current.find({"queues": actor, "$expr": ALIVE}, {"polls": False})))
+
     def newest_version(self, actor: str) -> str | None:
         """Return the newest version of the application that serves an actor: that of its live worker that registered
         last. None if there is none, or if that worker does not record it."""
