@@ -4,10 +4,10 @@
 
 Guarantees:
     - The function is not called, and neither an attempt nor a retry is counted.
-    - While an able worker lives, the task is queued again at once, as often in a row as workers serve its actor, and then
-      after a short delay. Redis gives a message to the idle worker that has waited longest, and the worker that has just
-      given one back has waited shortest: so an idle able worker gets it. After a delay it could be the same unable worker
-      again and again.
+    - While an able worker lives, the task is queued again at once, as often in a row as workers serve its actor, and
+      then after a short delay. Redis gives a message to the idle worker that has waited longest, and the worker that
+      has just given one back has waited shortest: so an idle able worker gets it. After a delay it could be the same
+      unable worker again and again.
     - The task never ends for this: without an able worker it waits, and `recovery doctor` reports it.
 """
 
