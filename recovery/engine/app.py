@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from recovery import tracing
@@ -139,7 +139,9 @@ class Recovery:
         pid = os.getpid()
         if (made := self._connected.get(pid)) is not None:
             return made
-        resources = Resources.connect(self.settings, self.catalogues, lambda: self.version, self.compatible_with)
+        resources = Resources.connect(
+            self.settings, self.catalogues, partial(getattr, self, "version"), self.compatible_with
+        )
         # Threads that come here at the same time all take what the first one made.
         return self._connected.setdefault(pid, (resources, Applier(resources), Registrar(resources)))
 

@@ -53,6 +53,6 @@ class Resources:
         version = self.version()
         return None if version == UNKNOWN_VERSION else version
 
-    def may_run(self, pinned_to: str | None) -> bool:
-        """Whether the application's code runs a task that is pinned to this version; None: to no version."""
-        return pinned_to is None or pinned_to in self.compatible_with or pinned_to == self.version()
+    def may_run(self, pinned_to: str) -> bool:
+        """Whether the application's code runs a task that is pinned to this version."""
+        return pinned_to in self.compatible_with or pinned_to == self.version()

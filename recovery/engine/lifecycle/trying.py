@@ -63,9 +63,10 @@ class Trying:
         """Call a task's function. `let_go` is called as soon as the task is not to be given back any more: it is done,
         perhaps, and must not be done again, or somebody else sees to it."""
         self.last = here.decision.id
-        if self._resources.may_run(here.decision.pinned_to):
+        pinned_to = here.decision.pinned_to
+        if pinned_to is None or self._resources.may_run(pinned_to):
             return self._run(actor, here, span, let_go)
-        return self._pinned_to_another(actor, here.decision, let_go)
+        return self._give_back_pinned(actor, here.decision, pinned_to, let_go)
 
     def _run(
         self, actor: Actor[..., Any], here: ClaimedTask, span: tracing.Traced, let_go: Callable[[], None]
@@ -103,10 +104,11 @@ class Trying:
         ended = Ended(task, decision.evolve(outcome=span.keep_with(ran.outcome), children=ran.children))
         return Tried(ended, Result.FAILED if ran.outcome.error else Result.FINISHED, kind, damaged)
 
-    def _pinned_to_another(self, actor: Actor[..., Any], decision: Decision, let_go: Callable[[], None]) -> Tried:
+    def _give_back_pinned(
+        self, actor: Actor[..., Any], decision: Decision, pinned_to: str, let_go: Callable[[], None]
+    ) -> Tried:
         """Give back a task that is pinned to a version which this worker's code does not run."""
-        assert decision.pinned_to is not None, "a task that is pinned to no version runs anywhere"
-        given_back = give_back_pinned(self._resources, actor, decision, decision.pinned_to)
+        given_back = give_back_pinned(self._resources, actor, decision, pinned_to)
         let_go()
         return Tried(None, Result.REFUSED if given_back else stale_result(decision))
 
