@@ -162,8 +162,9 @@ def test_without_an_able_worker_it_waits_longer_each_time_and_never_fails(
 
 
 def test_with_an_able_worker_each_that_is_idle_gets_it_before_it_waits() -> None:
-    delays = [delay_between(refusals, workers=3) for refusals in range(1, 21)]
-    assert delays == [0, 0, 0, 0.5, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 4, 0, 0, 0, 4]
+    delays = [delay_between(refusals, workers=3) for refusals in range(1, 13)]
+    assert delays == [0, 0, 0, 0.5, 0, 0, 0, 1, 0, 0, 0, 2]
+    assert [delay_between(round_ * 2, workers=1) for round_ in (5, 6, 7, 8, 9000)] == [8, 16, 30, 30, 30]
 
 
 def test_a_process_that_is_registered_again_is_still_pinned(old: World, new: World) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 
 from recovery.engine.actors.actor import Actor
-from recovery.engine.lifecycle.refusing import add_refusal, delay_after, give_back
+from recovery.engine.lifecycle.refusing import MAX_DELAY, add_refusal, delay_after, give_back
 from recovery.engine.lifecycle.steps import push
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
@@ -24,9 +24,6 @@ from recovery.records import PINNED, Decision
 from recovery.records.ids import new_pass
 
 log = logging.getLogger(__name__)
-
-LONGEST = 4.0
-"""Seconds after which the task is queued again, at most, while an able worker lives. All of them are busy then."""
 
 
 def give_back_pinned(resources: Resources, actor: Actor[..., object], decision: Decision, pinned_to: str) -> bool:
@@ -60,6 +57,8 @@ def give_back_pinned(resources: Resources, actor: Actor[..., object], decision: 
 
 def delay_between(refusals: int, workers: int) -> float:
     """Seconds after which a pinned task is queued again that was refused this many times in a row, while an able worker
-    is one of those that serve its actor: none, until all of them could have had it; then 0.5, 1, 2, 4."""
+    is one of those that serve its actor: none, until all of them could have had it; then 0.5, 1, 2 … up to MAX_DELAY.
+
+    The able workers are busy then. It grows that far because thousands of such tasks may wait, and each try costs."""
     rounds, since = divmod(refusals, workers + 1)
-    return 0.0 if since else min(LONGEST, 2.0 ** min(rounds - 2, 10))
+    return 0.0 if since else min(MAX_DELAY, 2.0 ** min(rounds - 2, 10))
