@@ -137,6 +137,13 @@ class Settings(BaseSettings):
     shutdown_grace: Duration = Field(
         10.0, ge=0, le=LONGEST, description="On SIGTERM: how long running attempts may end before they are given back."
     )
+    # Longer than a rolling deployment takes to replace the first worker.
+    version_grace: Duration = Field(
+        600.0,
+        ge=0,
+        le=LONGEST,
+        description="How long every version of your code must have refused a task's arguments before the task fails.",
+    )
     # Off only to test that the deadlines alone are enough.
     events: bool = Field(True, description="Act at once on what is known at once (a dead child or worker).")
     scanners: bool = Field(True, description="Whether workers answer the nudges of Celery beat.")

@@ -107,6 +107,7 @@ TIMES = (
     "message_timeout",
     "apply_timeout",
     "shutdown_grace",
+    "version_grace",
     "sweep_interval",
 )
 
@@ -375,6 +376,7 @@ def test_a_time_is_a_number_of_seconds_or_a_duration(config: Path, monkeypatch: 
         "shutdown_grace": 5400.0,
         "message_timeout": 20.0,
         "scan_interval": 0.5,
+        "version_grace": 600.0,
     }
     for name, text in loaded.environment().items():
         monkeypatch.setenv(name, text)

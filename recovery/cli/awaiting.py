@@ -89,9 +89,13 @@ def _ask(question: Callable[..., Found], *about: Any) -> Found | None:
 
 
 def _reasons(resources: Resources, process_id: str) -> list[str]:
-    """Return why no worker will take what the process waits for."""
-    from recovery.health import waiting
+    """Return why no worker takes what the process waits for."""
+    from recovery.health import pins, waiting
 
-    lonely = waiting.reasons(resources.store.waiting.by_actor(count_served=False))
-    waited_for = resources.store.pending.actors_of(process_id, lonely) if lonely else set()
-    return [lonely[name] for name in sorted(waited_for)]
+    store = resources.store
+    lonely = waiting.reasons(store.waiting.by_actor(count_served=False))
+    waited_for = store.pending.actors_of(process_id, lonely) if lonely else set()
+    refused_tasks = store.refusals.of_process(process_id)
+    pinned = pins.pinned_in_vain(resources, refused_tasks)
+    refused = {f"{one.actor} {pinned.get(one.id) or waiting.why_refused(one)}" for one in refused_tasks}
+    return [*(lonely[name] for name in sorted(waited_for)), *sorted(refused)]

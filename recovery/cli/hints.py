@@ -8,6 +8,7 @@ from datetime import datetime
 from recovery.cli.calls import SHORT_ID
 from recovery.cli.output import seconds_between
 from recovery.durations import show_age
+from recovery.health.waiting import why_refused
 from recovery.records import Decision, DecisionState
 
 ERROR_SHOWN = 100
@@ -22,15 +23,19 @@ def hint(
     links: Mapping[str, Sequence[str]],
     decisions: Mapping[str, Decision],
     now: datetime,
+    pinned: Mapping[str, str],
 ) -> str | None:
     """None for a task that waits for nothing. `unserved` is {actor: why no worker takes its tasks}, `links` {task:
-    those that it waits for}."""
+    those that it waits for}, `pinned` {decision: what it waits for} of those that are pinned to a version which no live
+    worker runs."""
     if decision is None:
         return "its decision is missing: `recovery check` tells what is done about it"
-    why = unserved.get(decision.actor)
+    why = unserved.get(decision.actor) or pinned.get(decision.id)
     if decision.state is DecisionState.WAITING:
         after = _after(links.get(decision.task_id, ()), decisions)
         return f"{after}; {why}" if why else after
+    if (refused := why_refused(decision)) is not None and not why:
+        return refused
     if decision.state is DecisionState.DELAYED:
         return f"{_starts(decision, now)}; {why}" if why else _starts(decision, now)
     if decision.state is DecisionState.QUEUED:

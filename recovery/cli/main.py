@@ -38,6 +38,7 @@ from recovery.cli import (
     start,
     status,
     sweep,
+    worker_list,
     workers,
 )
 from recovery.cli.bash_words import bash_words
@@ -106,6 +107,7 @@ for commands in (
     searches,
     run,
     status,
+    worker_list,
     disk,
     actors,
     process_types,

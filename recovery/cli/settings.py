@@ -10,7 +10,16 @@ from recovery.durations import EXAMPLES, parse_duration, show_duration
 from recovery.errors import InputError
 from recovery.limits import MAX_COUNT
 from recovery.records import ActorPreferences, ProcessTypePreferences
-from recovery.records.preferences import FACTORS, RATES, Preferences, Stored, default_of, setting_names, type_of
+from recovery.records.preferences import (
+    CHOICES,
+    FACTORS,
+    RATES,
+    Preferences,
+    Stored,
+    default_of,
+    setting_names,
+    type_of,
+)
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _DIGITS = 100
@@ -50,6 +59,8 @@ def check_names(kind: type[Preferences], names: Sequence[str], command: str) -> 
 
 
 def _value(name: str, text: str, of_type: type) -> Any:
+    if name in CHOICES:
+        return text  # which of the words there are is checked with the others
     if of_type is bool:
         return _switch(name, text)
     if of_type is int:

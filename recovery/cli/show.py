@@ -53,6 +53,8 @@ class Shown:
     calls: Mapping[str, CallTexts]
     unserved: Mapping[str, str]
     """{actor: why no worker takes its tasks}."""
+    pinned: Mapping[str, str]
+    """{decision: what it waits for}, of those that are pinned to a version which no live worker runs."""
     now: datetime
 
     @property
@@ -97,7 +99,7 @@ def look(resources: Resources, process_id: str, *, whole: bool = False) -> Shown
     from recovery.cli.calls import READ
     from recovery.cli.tree import RESULT_SHOWN
     from recovery.engine.lookup import not_found
-    from recovery.health import waiting
+    from recovery.health import pins, waiting
 
     store = resources.store
     found = store.processes.shown(process_id, 2**31 - 1 if whole else RESULT_SHOWN)
@@ -113,7 +115,16 @@ def look(resources: Resources, process_id: str, *, whole: bool = False) -> Shown
     # And who serves them last: whoever comes meanwhile makes nothing look lonely.
     actors = {decision.actor for decision in decisions.values()}
     unserved = waiting.reasons(store.waiting.by_actor(count_served=False, wanted=actors))
-    return Shown(*found, lines, decisions, links, calls, unserved, store.now())
+    return Shown(
+        *found,
+        lines,
+        decisions,
+        links,
+        calls,
+        unserved,
+        pins.pinned_in_vain(resources, decisions.values()),
+        store.now(),
+    )
 
 
 def _watch(out: Console, resources: Resources, process_id: str, live: bool) -> Shown:
@@ -160,6 +171,8 @@ def as_dict(found: Shown) -> dict[str, Any]:
         "former_custom_id": process.former_custom_id,
         "replaced_by": process.replaced_by,
         "labels": decode_labels(process.labels),
+        "application_version": process.version,
+        "pinned": bool(process.pinned),
         "state": process.state,
         "started_at": process.started_at,
         "ended_at": process.ended_at,
@@ -197,8 +210,10 @@ def _task(found: Shown, line: TaskLine) -> dict[str, Any]:
         "claimed_at": decision.claimed_at if decision else None,
         "finished_at": outcome.finished_at if outcome else None,
         "worker": decision.worker if decision else None,
+        "application_version": decision.version if decision else None,
+        "pinned_to": decision.pinned_to if decision else None,
         "waits_for": list(found.links.get(line.id, ())),
-        "hint": hint(decision, found.unserved, found.links, found.decisions, found.now),
+        "hint": hint(decision, found.unserved, found.links, found.decisions, found.now, found.pinned),
     }
 
 

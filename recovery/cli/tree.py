@@ -16,6 +16,7 @@ from recovery.cli.interrupted import without_rule
 from recovery.cli.output import line, seconds_between, wrap
 from recovery.durations import show_age
 from recovery.engine.lifecycle.abort import ABORTED
+from recovery.health.waiting import why_refused
 from recovery.plurals import count
 from recovery.records import Decision, DecisionState, Process, ProcessState
 from recovery.store.views.overview import TaskLine
@@ -31,6 +32,8 @@ CALL_SHOWN, MIN_CALL_SHOWN = 100, 20
 """Characters of a call and its value on a line, at most, and at least: with fewer they stand on the next."""
 MIN_ROOM = 20
 """Characters that a line of a deep tree is wrapped at, at least."""
+MAX_REASONS = 2
+"""Reasons that the line of many tasks gives for which some of them wait for a newer worker."""
 RESULT_SHOWN = 200
 """Characters of a result that are shown."""
 
@@ -63,6 +66,8 @@ def heading(process: Process, characters: int, now: datetime) -> Iterator[Text]:
     yield line(f"started    {started}, {'took' if process.ended_at else 'for'} {lasted}")
     if process.labels:
         yield line(f"labels     {', '.join(process.labels)}")
+    if process.version:
+        yield line(f"version    {process.version}{', pinned' if process.pinned else ''}")
     if process.lives:
         last = process.lives[-1]
         times = "once" if len(process.lives) == 1 else f"{len(process.lives)} times"
@@ -129,6 +134,10 @@ def _counted(
         again = sum(tasks for number, tasks in attempts.items() if number > 1)
         more = f", {again:,} of them with more than one attempt" if again else ""
         why = found.unserved.get(actor, "") if state in NOT_TAKEN else ""
+        refused = Counter(
+            reason for task in without if (reason := _refused(found.decisions.get(task.id), found.pinned))
+        )
+        more += "".join(f", {tasks:,} of them: {reason}" for reason, tasks in refused.most_common(MAX_REASONS))
         branch.add(line(f"{len(without):,} × {actor}  ", (state, STYLES.get(state, "")), more, _hint(why, True)))
     return alone
 
@@ -143,12 +152,14 @@ def _line(task: TaskLine, found: Shown, width: int) -> Text:
             text.append(f"  {count(decision.attempts, 'attempt')}")
         if decision.timeouts:
             text.append(f"  {count(decision.timeouts, 'timeout')}", style="yellow")
+        if decision.version is not None and decision.version != found.process.version:
+            text.append(f"  by version {decision.version}", style="yellow")
         if (lost := decision.lost_attempt) is not None:
             text.append(line((f"  attempt {lost.attempt}: its process {lost.how}", "yellow")))
         if age := _age(decision, found.now):
             text.append(line((f"  {age}", "dim")))
-    if why := hint(decision, found.unserved, found.links, found.decisions, found.now):
-        text.append(line(_hint(why, task.actor in found.unserved or decision is None)))
+    if why := hint(decision, found.unserved, found.links, found.decisions, found.now, found.pinned):
+        text.append(line(_hint(why, task.actor in found.unserved or decision is None or decision.id in found.pinned)))
     # The process's own line says why it was aborted.
     if decision is not None and decision.outcome and decision.outcome.error and state != ABORTED_STATE:
         error = decision.outcome.error
@@ -158,6 +169,10 @@ def _line(task: TaskLine, found: Shown, width: int) -> Text:
     if call := call_line(found.calls.get(task.id), left if left >= MIN_CALL_SHOWN else min(CALL_SHOWN, width)):
         text.append(line((f"  {call}", "dim")))
     return text
+
+
+def _refused(decision: Decision | None, pinned: Mapping[str, str]) -> str | None:
+    return None if decision is None else pinned.get(decision.id) or why_refused(decision)
 
 
 def _hint(reason: str, is_trouble: bool) -> tuple[str, str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from recovery import tracing
+from recovery.engine import naming
 from recovery.engine.actors.actor import Actor, call_of, check_function, encode_call
 from recovery.engine.actors.declared import (
     actor_preferences,
@@ -17,7 +18,8 @@ from recovery.engine.actors.declared import (
     strategy_of,
     type_preferences,
 )
-from recovery.engine.application_name import checked_name, name_of_maker
+from recovery.engine.application_name import checked_name, module_of_maker, name_of_package
+from recovery.engine.application_version import checked_version, checked_versions, default_version
 from recovery.engine.lifecycle import custom_ids
 from recovery.engine.lifecycle import start as starting
 from recovery.engine.lifecycle.applier import Applier
@@ -27,7 +29,6 @@ from recovery.engine.lifecycle.registrar import Registrar
 from recovery.engine.lifecycle.results import await_result
 from recovery.engine.lifecycle.start import Started
 from recovery.engine.lifecycle.start_many import starting_many
-from recovery.engine.naming import hint
 from recovery.engine.operations.abort import abort_process, abort_replaced
 from recovery.engine.operations.restart import restart_if_broken, restart_process
 from recovery.engine.operations.schedules import SCHEDULE_SETTINGS, arguments_of, declared_plan
@@ -40,7 +41,7 @@ from recovery.errors import (
 from recovery.records import Process, ProcessState, ProcessTypePreferences, given
 from recovery.records.ids import new_process_id
 from recovery.records.labels import encode_labels
-from recovery.records.preferences import setting_names
+from recovery.records.preferences import SAME_VERSION, setting_names
 from recovery.records.schedule import Plan
 from recovery.retry import Backoff, Catalogues, ErrorCode, Reason, RetryStrategy, in_use, of_class
 from recovery.retry.reasons import UNKNOWN
@@ -70,7 +71,9 @@ class Recovery:
         app.result(app.start(twice, 10), timeout=30)  # 40
 
     Making one connects to nothing. `name` tells applications apart: workers of two do not start on one database, unless
-    RECOVERY_SHARED_WITH allows it. By default it is the top-level package of the module that makes it.
+    RECOVERY_SHARED_WITH allows it. By default it is the top-level package of the module that makes it. `version` tells
+    the versions of its code apart (docs/upgrades.md); see the property for the default. It also runs the tasks that are
+    pinned to the versions `compatible_with`: those of process types with `versions="same"`.
 
     `settings` default to those of the environment. `retry` is what holds where neither a process type nor an actor says
     something else: a `Backoff(...)`, None for no retry, or a strategy.
@@ -81,11 +84,16 @@ class Recovery:
         settings: Settings | None = None,
         *,
         name: str | None = None,
+        version: str | None = None,
+        compatible_with: Iterable[str] = (),
         retry: Backoff | RetryStrategy | bool | None = True,
     ) -> None:
         if settings is not None and not isinstance(settings, Settings):
             raise InputError(f"Recovery({given.shown(settings)}): give it `recovery.settings.load(...)`, or nothing")
-        self.name = name_of_maker(self) if name is None else checked_name(name)
+        self._made_by = module_of_maker(self)
+        self.name = name_of_package(self._made_by) if name is None else checked_name(name)
+        self._version = None if version is None else checked_version(version)
+        self.compatible_with = checked_versions(compatible_with)
         as_settings(ProcessTypePreferences, {"retry": retry}, "Recovery")
         self._strategy = strategy_of({"retry": retry}, "Recovery")
         self._retry = retry
@@ -99,6 +107,12 @@ class Recovery:
     @cached_property
     def settings(self) -> Settings:
         return self._settings or current()
+
+    @cached_property
+    def version(self) -> str:
+        """The version of this application's code: as given, else its distribution's, else a hash of its actors' names
+        and parameters."""
+        return default_version(self._made_by, self.actors) if self._version is None else self._version
 
     @cached_property
     def catalogues(self) -> Catalogues:
@@ -125,7 +139,9 @@ class Recovery:
         pid = os.getpid()
         if (made := self._connected.get(pid)) is not None:
             return made
-        resources = Resources.connect(self.settings, self.catalogues)
+        resources = Resources.connect(
+            self.settings, self.catalogues, partial(getattr, self, "version"), self.compatible_with
+        )
         # Threads that come here at the same time all take what the first one made.
         return self._connected.setdefault(pid, (resources, Applier(resources), Registrar(resources)))
 
@@ -140,7 +156,7 @@ class Recovery:
 
         The name is by default the function's. It is stored with every task: keep it when the code moves.
         """
-        name = _checked_name(name)
+        name = naming.checked_name(name)
 
         def register(function: Callable[P, R]) -> Actor[P, R]:
             checked = actor_preferences(function, name, settings)
@@ -153,12 +169,13 @@ class Recovery:
 
         `settings` are the fields of `ActorPreferences` and of `ProcessTypePreferences`, as of `actor`. What is said of
         retry holds for all tasks of its processes, unless their actors say something else; a strategy for its own.
+        With `versions="same"` they run only on workers of the version that started the process, or of a compatible one.
         `key` is a function of the arguments that says what of the type a process is for: with `markers` one that breaks
         keeps only those of the same key from being started. And what says when it is started by itself
         (docs/schedules.md): `schedule`, with `time_zone`, `overlap`, `catch_up`, `catch_up_limit`, `jitter`,
         `starts_at`, `ends_at`, `retry_across`, `retry_across_count` and `schedule_arguments`.
         """
-        name, key = _checked_name(name), settings.pop("key", None)
+        name, key = naming.checked_name(name), settings.pop("key", None)
         scheduled = {one: settings.pop(one) for one in SCHEDULE_SETTINGS if one in settings}
         of_type = {key: settings.pop(key) for key in setting_names(ProcessTypePreferences) if key in settings}
         if scheduled.get("schedule") is not None:
@@ -214,17 +231,18 @@ class Recovery:
         if actor.name in self.actors:
             other = self.actors[actor.name].function
             raise InputError(
-                f"two actors are named {actor.name!r}: {_where(other)} and {_where(actor.function)}; give one of "
-                "them another name with @app.actor('name')"
+                f"two actors are named {actor.name!r}: {naming.place_of(other)} and "
+                f"{naming.place_of(actor.function)}; give one of them another name with @app.actor('name')"
             )
         self.actors[actor.name] = actor
+        self.__dict__.pop("version", None)  # of the actors before
         return actor
 
     def find_actor(self, name: str) -> Actor[..., Any]:
         """The actor of this name. Raises UnknownActor."""
         name = given.text(name, "name")
         if name not in self.actors:
-            raise UnknownActor(f"no actor is named {name!r}; {_near(name, self.actors)}")
+            raise UnknownActor(f"no actor is named {name!r}; {naming.near(name, self.actors)}")
         return self.actors[name]
 
     def start(
@@ -268,6 +286,8 @@ class Recovery:
             context=context,
             key=key,
             markers=kind.markers,
+            version=self.version,
+            pinned=kind.versions == SAME_VERSION,
             labels=labelled,
             if_exists=policy,
             abort_replaced=abort_replaced,
@@ -317,7 +337,7 @@ class Recovery:
                     Process(
                         id=process_id, type=actor.name, args=text, custom_id=custom_id,
                         idle_timeout=kind.idle_timeout, retry=retry, context=context, key=key, labels=labelled,
-                        trace=span.carried,
+                        version=self.version, pinned=kind.versions == SAME_VERSION or None, trace=span.carried,
                     )
                 )  # fmt: skip
         many = starting_many(self.resources, kind, abort_replaced, self.registrar.add, any_arguments is True)
@@ -332,7 +352,7 @@ class Recovery:
                 "start a process that schedules it"
             )
         if actor is None or actor.process_type is None:
-            raise UnknownProcessType(f"no process type is named {name!r}; {_near(name, self.process_types)}")
+            raise UnknownProcessType(f"no process type is named {name!r}; {naming.near(name, self.process_types)}")
         return actor
 
     def _kind(self, actor: Actor[..., Any]) -> ProcessTypePreferences:
@@ -373,13 +393,6 @@ class Recovery:
         abort_process(self.resources, process_id, reason)
 
 
-def _checked_name(name: str | None) -> str | None:
-    """Without parentheses a decorator gets the function in the name's place."""
-    if callable(name):
-        raise InputError(f"{_where(name)}: write the decorator with parentheses, as in @app.actor()")
-    return None if name is None else given.text(name, "name of an actor")
-
-
 def _encoded(actor: Actor[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, str | None]:
     """The JSON text of what a process is started with, and its key. Raises InputError."""
     actor.check_call(args, kwargs)
@@ -387,12 +400,3 @@ def _encoded(actor: Actor[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
     if encoded.promises:
         raise InputError(f"arguments of {actor.name}: a process can't be started with a promise; use its value")
     return encoded.text, key_of(actor.name, actor.key, actor.function, args, kwargs) if actor.key is not None else None
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    return hint(name, sorted(known), "the app has none")
-
-
-def _where(function: Callable[..., Any]) -> str:
-    module, name = (getattr(function, one, "?") for one in ("__module__", "__qualname__"))
-    return f"{given.shown(module)[1:-1]}.{given.shown(name)[1:-1]}"

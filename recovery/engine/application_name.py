@@ -23,15 +23,18 @@ def checked_name(name: Any) -> str:
     return given.exact(name)
 
 
-def name_of_maker(made: object) -> str:
-    """Return the top-level package of the code that makes an object; call it in the object's `__init__`."""
+def module_of_maker(made: object) -> str:
+    """Return the name of the module that makes an object; call it in the object's `__init__`."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_locals.get("self") is made:  # constructors of classes derived from it
         frame = frame.f_back
     name = str(frame.f_globals.get("__name__", "")) if frame is not None else ""
-    if name == "__main__":
-        name = _name_of_program()
-    top = _OTHER.sub("_", name.partition(".")[0])[:50]
+    return _name_of_program() if name == "__main__" else name
+
+
+def name_of_package(module: str) -> str:
+    """Return the name that an application has by default: the top-level package of the module that makes it."""
+    top = _OTHER.sub("_", module.partition(".")[0])[:50]
     return top if _NAME.fullmatch(top) else "application"
 
 

@@ -9,12 +9,14 @@ from recovery.addresses import told
 from recovery.engine import Resources
 from recovery.errors import BrokerError, StoreError, StoreUnavailable
 from recovery.health import (
+    calls,
     clocks,
     installation,
     keys,
     markers,
     members,
     operations,
+    pins,
     polls,
     records,
     rights,
@@ -57,6 +59,8 @@ CHECKS: tuple[tuple[str, Ask, tuple[str, ...]], ...] = (
     ("heartbeats", workers.heartbeats, (MONGODB, REDIS)),
     ("slots", slots.slots, (MONGODB,)),
     ("actors", workers.actors, (MONGODB,)),
+    ("calls", calls.calls, (MONGODB,)),
+    ("pins", pins.pins, (MONGODB,)),
     ("queues", workers.queues, (MONGODB, REDIS)),
     ("keys", keys.keys, (MONGODB, REDIS)),
     ("polls", polls.polls, (MONGODB,)),

@@ -15,7 +15,7 @@ from datetime import datetime
 from recovery.engine import Applier, Resources
 from recovery.engine.operations.auditing import audited
 from recovery.errors import ProcessNotFound, StoreError
-from recovery.health import waiting
+from recovery.health import pins, waiting
 from recovery.records import given
 from recovery.repair import Done, Reading, Repairer, diagnose, readings
 from recovery.rules import Finding, Repair, Snapshot, Surroundings
@@ -104,7 +104,9 @@ def _look(resources: Resources, process_id: str) -> Examination:
     # Scanners tell what waits for nobody at its deadlines, which are ever rarer; who asks is told at once.
     actors = {decision.actor for decision in snapshot.decisions.values()}
     queues = resources.store.waiting.by_actor(count_served=False, wanted=actors)
-    return Examination(snapshot, tuple(waiting.findings(snapshot, diagnosis.findings, queues)), diagnosis.around)
+    pinned = pins.pinned_in_vain(resources, snapshot.decisions.values())
+    found = waiting.findings(snapshot, diagnosis.findings, queues, pinned)
+    return Examination(snapshot, tuple(found), diagnosis.around)
 
 
 def _read(resources: Resources, process_id: str) -> Reading:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from recovery.durations import show_age
 from recovery.records import Decision, DecisionState, ProcessState
@@ -19,6 +19,21 @@ _KINDS = {
     DecisionState.DELAYED: "delayed until {}",
     DecisionState.WAITING: "to be queued after other tasks",
 }
+
+
+WAITS_FOR_NEWER = "waits for a newer worker"
+"""What people are shown of a task whose call no worker's code accepts so far."""
+VERSIONS_SHOWN = 3
+
+
+def why_refused(decision: Decision) -> str | None:
+    """Return what a task waits for, if the code of those workers that claimed it does not accept its call."""
+    if not decision.waits_for_newer_worker or decision.refused is None:
+        return None
+    if decision.waits_for_pinned_version:
+        return f"waits for a worker of version {decision.pinned_to}, to which it is pinned"
+    by = decision.refused.by[-VERSIONS_SHOWN:]
+    return f"{WAITS_FOR_NEWER}: {'; '.join(f'version {one.version} {one.why}' for one in by)}"
 
 
 def why(queue: ActorQueue | None) -> str | None:
@@ -70,9 +85,12 @@ def advice(queues: Sequence[ActorQueue]) -> str:
     )
 
 
-def findings(snapshot: Snapshot, found: Sequence[Finding], queues: Mapping[str, ActorQueue]) -> list[Finding]:
+def findings(
+    snapshot: Snapshot, found: Sequence[Finding], queues: Mapping[str, ActorQueue], pinned: Mapping[str, str]
+) -> list[Finding]:
     """What was found on a process, and with it what it waits for that no worker will take, past its deadline or not:
-    one finding for each actor, in place of those of single tasks that say the same."""
+    one finding for each actor, in place of those of single tasks that say the same. `pinned` is {decision: what it
+    waits for}, of those that are pinned to a version which no live worker runs."""
     repaired = {finding.record for finding in found if finding.rule not in _NOT_TAKEN}
     process = snapshot.process
     runs = process is not None and process.state is ProcessState.RUNNING
@@ -88,10 +106,25 @@ def findings(snapshot: Snapshot, found: Sequence[Finding], queues: Mapping[str, 
     queued = (one for one in snapshot.decisions.values() if one.state is DecisionState.QUEUED)
     all_found += [foreign_id(one) for one in queued if one.id not in repaired and not is_record_id(one.id)]
     all_found += _not_taken(waiting, queues, Rule.NO_ACTORS if served else Rule.SERVERS_WERE_DOWN)
+    all_found += _refused(snapshot, told | repaired, pinned, undecided)
     if process is not None and runs and not all_found and not served:
         evidence = "no worker is alive that serves an actor: nothing of it goes on"
         all_found.append(Finding(Rule.SERVERS_WERE_DOWN, process.id, Repair.WAIT, evidence))
     return all_found
+
+
+def _refused(
+    snapshot: Snapshot, told: Collection[str], pinned: Mapping[str, str], undecided: Collection[DecisionState]
+) -> Iterator[Finding]:
+    """One finding for all tasks that workers refuse for the same reason, except those that others report."""
+    refused: dict[str, list[Decision]] = defaultdict(list)
+    for decision in snapshot.decisions.values():
+        in_vain = pinned.get(decision.id) if decision.state in undecided else None
+        if decision.id not in told and (reason := in_vain or why_refused(decision)) is not None:
+            refused[reason].append(decision)
+    for reason, alike in refused.items():
+        first = min(alike, key=lambda decision: decision.id)
+        yield Finding(Rule.NO_ACTORS, first.id, Repair.WAIT, f"{_kinds(alike)}, {reason}", first)
 
 
 def _not_taken(

@@ -42,6 +42,11 @@ RETRIES_REFUSED = Counter(
     "Attempts that failed and are not tried again, by actor, reason, code and why.",
     ["actor", "reason", "code", "why"],
 )
+CALLS_REFUSED = Counter(
+    "recovery_calls_refused",
+    "Tasks given back because the worker's code does not accept their call: they wait for a newer worker. By actor.",
+    ["actor"],
+)
 WORK_TIMEOUTS = Counter("recovery_work_timeouts", "Attempts lost: timed out or worker gone.")
 ACTOR_WORK_TIMEOUTS = Counter("recovery_actor_work_timeouts", "Attempts lost, by actor.", ["actor"])
 REQUEUES = Counter(

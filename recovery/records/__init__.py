@@ -6,7 +6,7 @@ results to JSON texts, `ids` makes ids, `states` names the states and says which
 """
 
 from recovery.records.codec import as_far_as_readable, field_name, from_document, required, shapes, to_document
-from recovery.records.decision import Decision, ErrorInfo, LostAttempt, Outcome
+from recovery.records.decision import PINNED, Decision, ErrorInfo, LostAttempt, Outcome, Refused, VersionRefusal
 from recovery.records.failure import Failure
 from recovery.records.interruption import Interruption
 from recovery.records.marker import Clearing, Marker, TypeDisabled, marker_name, split_marker_name
@@ -40,6 +40,7 @@ from recovery.records.worker import FailingSlots, FreedSlots, HungSlot, QueueSta
 
 __all__ = [
     "LIVE_DECISIONS",
+    "PINNED",
     "ActorPreferences",
     "AuditEntry",
     "Call",
@@ -78,6 +79,7 @@ __all__ = [
     "Promise",
     "QueueStatistics",
     "Record",
+    "Refused",
     "ResultState",
     "RetryCycle",
     "RetryOptions",
@@ -94,6 +96,7 @@ __all__ = [
     "Totals",
     "Trace",
     "TypeDisabled",
+    "VersionRefusal",
     "Worker",
     "as_far_as_readable",
     "field_name",

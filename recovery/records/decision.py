@@ -59,6 +59,34 @@ class LostAttempt(Record):
     """As in 'was ended by signal 9 (SIGKILL)', 'ended with exit code 3'."""
 
 
+PINNED = "does not run it: the task is pinned to another version"
+"""Why a worker refuses a task that is pinned to a version with which its code is not compatible."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionRefusal(Record):
+    """A version of the application whose code does not accept the call of a task."""
+
+    version: str
+    since: datetime
+    """When a worker of this version first refused the task."""
+    why: str
+    """As in "got an unexpected keyword argument 'currency'"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused(Record):
+    """Refusals of a task, in a row, by workers whose code does not accept its call. None of them is an attempt."""
+
+    count: int
+    attempts: int
+    """The decision's `attempts` when the task was refused last: if they differ, an attempt has begun since."""
+    pass_key: str
+    """The pass of the claim that was refused last: by it the worker knows its own write again."""
+    by: tuple[VersionRefusal, ...] = ()
+    """One for each version that refused the task; the version that refused it last is the last."""
+
+
 # Without slots: a thousand are read at once, and the codec makes one with the few fields that it has (`from_document`).
 @dataclass(frozen=True, kw_only=True)
 class Decision(OfTask):
@@ -94,9 +122,16 @@ class Decision(OfTask):
     """When it was first queued: what its task_timeout counts from. `queued_at` is when it was last."""
     queued_at: datetime | None = None
     claimed_at: datetime | None = None
+    pinned_to: str | None = None
+    """The version of the application that alone runs it, or one that declares itself compatible; absent if any may."""
     worker: str | None = None
+    version: str | None = None
+    """The version of the application that ran the last attempt, or the one whose result was accepted. Absent of
+    versions of the library that did not record it."""
     retry: RetryState | None = None
     """Absent until it is tried again for an error."""
+    refused: Refused | None = None
+    """Absent unless a worker's code did not accept its call. `waits_for_newer_worker` says whether it still waits."""
     outcome: Outcome | None = None
     children: tuple[Child, ...] = ()
     trace: Trace | None = None
@@ -128,6 +163,21 @@ class Decision(OfTask):
     def is_paced(self) -> bool:
         """Whether its deadline is that of its actor's pace, and none that was set since."""
         return self.paced_to is not None and self.paced_to == self.recovery_time
+
+    @property
+    def waits_for_newer_worker(self) -> bool:
+        """Whether the task was given back by a worker whose code does not accept its call, and was not begun since."""
+        if self.refused is None:
+            return False
+        # A retry, which is delayed as well, removes the refusals.
+        is_queued = self.state is DecisionState.QUEUED and self.attempts == self.refused.attempts
+        return is_queued or self.state is DecisionState.DELAYED
+
+    @property
+    def waits_for_pinned_version(self) -> bool:
+        """Whether the task was given back last because the worker's code is of another version than it is pinned to."""
+        last = self.refused.by[-1] if self.refused is not None and self.refused.by else None
+        return self.waits_for_newer_worker and last is not None and last.why == PINNED
 
     @property
     def last_loss(self) -> str | None:

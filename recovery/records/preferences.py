@@ -100,6 +100,9 @@ class ActorPreferences(RetrySettings):
         return TaskLimit(self.task_timeout, self.force_finish_after_task_timeout) if self.task_timeout else None
 
 
+ANY_VERSION, SAME_VERSION = "any", "same"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessTypePreferences(RetrySettings):
     """Settings of one process type. `id` is its name."""
@@ -113,10 +116,15 @@ class ProcessTypePreferences(RetrySettings):
     break_after_process_timeout: bool = False
     """Break a process at its process_timeout; False: only count it, and wait on."""
     # Off: what is started by a person, or for one, is to be tried.
+    versions: str = ANY_VERSION
+    """Which workers run its processes' tasks: `same`, those of the version that started the process or that declare it
+    compatible; `any`, all."""
     markers: bool = False
     """Write a marker when a process breaks; while it is there none of the same type and key is started."""
 
 
+CHOICES: Mapping[str, tuple[str, ...]] = {"versions": (ANY_VERSION, SAME_VERSION)}
+"""Settings that are one of these words."""
 RATES = frozenset({"requeue_rate"})
 """Settings in tasks a second."""
 FACTORS = frozenset({"retry_coefficient"})
@@ -171,6 +179,8 @@ def check(preferences: Preferences) -> None:
 def wanted_value(kind: type[Preferences], name: str) -> str:
     """What a setting may be, in words."""
     of_type = type_of(kind, name)
+    if name in CHOICES:
+        return " or ".join(map(repr, CHOICES[name]))
     if of_type is bool:
         return "True or False"
     if of_type is int:
@@ -189,7 +199,7 @@ def default_of(kind: type[Preferences], name: str) -> Any:
 
 
 def type_of(kind: type[Preferences], name: str) -> type:
-    """The type of a setting: bool, int or float."""
+    """The type of a setting: bool, int, float or str."""
     settings: Any = kind
     return _types(settings)[name]
 
@@ -239,6 +249,8 @@ def fits(kind: type[Preferences], name: str, value: Any) -> bool:
     of_type, default = type_of(kind, name), default_of(kind, name)
     if value is None:
         return default is None
+    if name in CHOICES:
+        return value in CHOICES[name] if isinstance(value, str) else False
     if of_type is bool:
         return isinstance(value, bool)
     if of_type is int:

@@ -80,6 +80,10 @@ class Process(Record):
     """When its epoch began, if an operator began it: what its process_timeout counts from."""
     lives: tuple[Life, ...] = ()
     """Its epochs before this one, the newest last."""
+    version: str | None = None
+    """The version of the application that started it. Absent of versions of the library that did not record it."""
+    pinned: bool | None = None
+    """Its tasks are pinned to that version; absent if not."""
     scheduled_by: str | None = None
     """The schedule that it is an occurrence of."""
     retried_by_schedule: bool | None = None

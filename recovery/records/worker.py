@@ -92,6 +92,11 @@ class Worker(Record):
     """Of the library that it runs. Absent of versions that did not tell."""
     application: str | None = None
     """The name of the application that it serves. Absent of versions that did not tell."""
+    application_version: str | None = None
+    """The version of that application. Absent of versions of the library that did not record it: such a worker counts
+    as a version of its own."""
+    compatible_with: tuple[str, ...] = ()
+    """The versions to which tasks may be pinned that it runs as well."""
     drill_kill: bool | None = None
     """Whether a drill may have it killed, or a process of its pool; absent if not."""
     clock_ahead: float | None = None
@@ -99,6 +104,10 @@ class Worker(Record):
     that did not tell."""
     started_at: datetime | None = None
     recovery_time: datetime | None = None
+
+    def may_run(self, pinned_to: str) -> bool:
+        """Whether it runs tasks that are pinned to this version."""
+        return pinned_to == self.application_version or pinned_to in self.compatible_with
 
 
 def is_same_deadline(one: Any, other: Any) -> bool:

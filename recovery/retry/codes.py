@@ -60,5 +60,6 @@ GENERIC_ERROR = ErrorCode(40000, "GENERIC_ERROR", "Exception while processing")
 WORK_TIMEOUT = ErrorCode(40001, "WORK_TIMEOUT", "Attempts brought no result, and no other one follows")
 TASK_TIMEOUT = ErrorCode(40002, "TASK_TIMEOUT", "The task was not done within its task_timeout")
 PROCESS_TIMEOUT = ErrorCode(40003, "PROCESS_TIMEOUT", "The process was not done within its process_timeout")
-OUR_OWN = (GENERIC_ERROR, WORK_TIMEOUT, TASK_TIMEOUT, PROCESS_TIMEOUT)
+CALL_REFUSED = ErrorCode(40004, "CALL_REFUSED", "No version of the code that live workers have accepts the task's call")
+OUR_OWN = (GENERIC_ERROR, WORK_TIMEOUT, TASK_TIMEOUT, PROCESS_TIMEOUT, CALL_REFUSED)
 """Codes that stand in no catalogue."""

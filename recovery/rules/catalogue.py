@@ -67,10 +67,12 @@ CATALOGUE: Mapping[Rule, Explanation] = {
         "Start workers. `recovery doctor` tells what is missing.",
     ),
     Rule.NO_ACTORS: Explanation(
-        "No worker serves this actor.",
+        "No worker serves this actor, or none has code that accepts the task's call.",
         "`queued` past its deadline, and nobody polls its queue, though others are polled. `recovery check` and "
-        "`recovery doctor` tell before that, as soon as no worker that lives serves the actor.",
-        "Nothing but to look again, when the wait is twice as long.",
+        "`recovery doctor` tell before that, as soon as no worker that lives serves the actor. A task that "
+        "[waits for a newer worker](upgrades.md) is `delayed`, with the versions that refused it.",
+        "Nothing but to look again, when the wait is twice as long. A task that waits for a newer worker is queued "
+        "again at least every 30 s.",
         "Start a worker that serves the actor; `recovery actor list` shows when each queue was polled, and which "
         "actors are blocked.",
     ),

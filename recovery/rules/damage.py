@@ -20,19 +20,19 @@ SPOILT = (DamagedRecord, TypeError, ValueError, AttributeError, KeyError, Overfl
 DROPPABLE: Mapping[str, frozenset[str]] = {
     # Counters begin anew. Times and holders serve to find what is overdue, which the decision is at once. A call is a
     # copy, the Task names the actor, the process has the epoch, and the cycle of retries begins anew. A task whose
-    # delay can't be read starts at once. The state shows in what stands beside it.
+    # delay can't be read starts at once. Refusals are counted anew. The state shows in what stands beside it.
     Decision.__name__: frozenset(
         (
             *("actor", "epoch", "attempts", "timeouts", "losses", "lostAttempt", "retry", "call", "pass", "worker"),
-            *("enqueuedAt", "queuedAt", "claimedAt", "recoveryTime", "pacedTo"),
-            *("inBatch", "alone", "fresh", "eta", "delay", "state"),
+            *("enqueuedAt", "queuedAt", "claimedAt", "recoveryTime", "pacedTo", "version"),
+            *("inBatch", "alone", "fresh", "eta", "delay", "state", "refused"),
         )
     ),
     # The id says when the process was started, the graph has its epoch, and the start task its retry policy.
     Process.__name__: frozenset(
         (
             *("epoch", "idleTimeout", "startedAt", "timedOutAt", "endedAt", "startTask", "recoveryTime", "retry"),
-            *("context", "key"),
+            *("context", "key", "version"),
         )
     ),
     Graph.__name__: frozenset({"epoch"}),

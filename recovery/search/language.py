@@ -37,7 +37,7 @@ GRAMMAR = r"""
     _OR.2: /or(?=[\s()@]|\Z)/i
     _AND.2: /and(?=[\s()@]|\Z)/i
     NOT.2: /not(?=[\s()@]|\Z)/i
-    FLAG.2: /overdue(?=[\s()@]|\Z)/i
+    FLAG.2: /(overdue|refused)(?=[\s()@]|\Z)/i
     FIELD.3: /[A-Za-z_]+(\.[^\s:()"]+)?:/
     SIGN.3: />=|<=|>|</
     QUOTED.3: /"(?:[^"\\]|\\.)*"/

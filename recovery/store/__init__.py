@@ -8,7 +8,7 @@ told, or what has consequences, is read as a majority has it (`concerns`). Each 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from datetime import datetime
 
 import pymongo
@@ -73,6 +73,7 @@ from recovery.store.views.members import Members
 from recovery.store.views.overview import Overview
 from recovery.store.views.pending import Pending, ToCome
 from recovery.store.views.ranges import Ranges
+from recovery.store.views.refused import Refusals
 from recovery.store.views.scanners import Scanners
 from recovery.store.views.search import Search
 from recovery.store.views.unreachable_deadlines import UnreachableDeadlines
@@ -119,24 +120,26 @@ TASK_BYTES = 50
 class Store:
     """The records in one MongoDB database. Connects at first use; not to be carried over a fork."""
 
-    def __init__(self, settings: Settings, within: float | None = None) -> None:
+    def __init__(
+        self, settings: Settings, within: float | None = None, version: Callable[[], str | None] = lambda: None
+    ) -> None:
         """With `within`, on connections of its own, each of whose answers comes within so many seconds or not at
-        all."""
+        all. `version` returns the version of the application that uses it; None if there is none."""
         opened = client(settings.mongo_uri, within)
         self._database: Database[Document] = named(opened, settings.database)
         self._clock = DatabaseClock(self._database)
         self.layout = Layout(self._database)
-        self._open_lifecycle(settings)
+        self._open_lifecycle(settings, version)
         self._open_operations(settings)
         self._open_views(settings)
 
-    def _open_lifecycle(self, settings: Settings) -> None:
+    def _open_lifecycle(self, settings: Settings, version: Callable[[], str | None]) -> None:
         """Open the collections that starting, running and finishing processes reads and writes."""
         self.processes = Processes(self._database[schema.PROCESSES])
         self.process_batches = ProcessBatches(self._database[schema.PROCESSES])
         self.tasks = Tasks(self._database[schema.TASKS])
-        self.decisions = Decisions(self._database[schema.DECISIONS])
-        self.decision_batches = DecisionBatches(self._database[schema.DECISIONS])
+        self.decisions = Decisions(self._database[schema.DECISIONS], version)
+        self.decision_batches = DecisionBatches(self._database[schema.DECISIONS], version)
         self.graphs = Graphs(self._database[schema.GRAPHS])
         self.graph_batches = GraphBatches(self._database[schema.GRAPHS])
         self.markers = Markers(self._database[schema.MARKERS])
@@ -179,6 +182,7 @@ class Store:
         self.pending = Pending(self._database)
         # As the rules have it, which take a queue that was polled so short a time ago for polled.
         self.waiting = Waiting(self._database, self.pending, self.queues, settings.polled_within)
+        self.refusals = Refusals(self._database)
         self.hung = Hung(self._database, lambda: self.decisions.catch_up())
         self.unreachable_deadlines = UnreachableDeadlines(self._database)
         self.damaged = Damaged(self._database)

@@ -78,6 +78,8 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
             worker.hostname,
             queues,
             application=app.name,
+            application_version=app.version,
+            compatible_with=app.compatible_with,
             spark=drives,
             drill_kill=app.settings.drill_kill and CANARY in queues,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +19,8 @@ def identify(
     queues: tuple[str, ...],
     *,
     application: str | None = None,
+    application_version: str | None = None,
+    compatible_with: Iterable[str] = (),
     spark: bool = False,
     drill_kill: bool = False,
 ) -> Worker:
@@ -34,6 +37,8 @@ def identify(
         spark=spark or None,
         version=library_version(),
         application=application,
+        application_version=application_version,
+        compatible_with=tuple(sorted(compatible_with)),
         drill_kill=drill_kill or None,
     )
 

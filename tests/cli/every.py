@@ -29,6 +29,7 @@ COMMANDS = {
     "start": ["start", "echo", "1", "--app", "tests.cli.shop:app", "--label", "customer=acme"],
     "run": ["run", EXAMPLE, "--timeout", "10ms"],
     "status": ["status"],
+    "workers": ["workers"],
     "disk": ["disk"],
     "find": ["find", "type:order state:running"],
     "find --explain": ["find", "type:order state:running", "--explain"],

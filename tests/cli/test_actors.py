@@ -201,6 +201,14 @@ def test_rates(text: str) -> None:
     assert texts.shown("requeue_rate", 2.5) == "2.5/s"
 
 
+def test_words(store: Store) -> None:
+    store.process_types.save([ProcessTypePreferences(id="order")])
+    assert done("process-type", "set", "order", "versions=same") == "order: versions=same (set)\n"
+    assert store.process_types.all()["order"].versions == "same"
+    assert "'any' or 'same'" in str(run("process-type", "set", "order", "versions=newest").exception)
+    assert store.process_types.all()["order"].versions == "same"
+
+
 @pytest.mark.parametrize(
     "assignment",
     [

@@ -41,7 +41,7 @@ TABLES = {
         "audit",
         "search list",
     ),
-    "operation show",
+    *("operation show", "workers"),
 }
 """Where a table is too wide there are blocks, without its header."""
 HEADER = re.compile(r"\S+")

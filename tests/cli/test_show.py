@@ -16,8 +16,10 @@ from typer.testing import CliRunner
 
 from recovery import Promise, Recovery, Settings
 from recovery.cli import show
+from recovery.cli.awaiting import _reasons
 from recovery.cli.calls import call_line
 from recovery.cli.main import _unless_half_made, app
+from recovery.records import Worker
 from recovery.store.views.calls import CallTexts
 from tests.cli.command import command, environment
 from tests.world import World
@@ -217,3 +219,38 @@ def test_what_a_ctrl_c_left_half_made_says_nothing(
     made = Broken()
     del made
     assert "this is told" in capsys.readouterr().err
+
+
+def test_the_versions_of_the_application(world: World) -> None:
+    older = Recovery(world.app.settings, name=world.app.name, version="0.9")
+    older.process("order")(lambda item: item)
+    process_id = served(world, "pack", "ship")
+    started, told = older.start("order", "a"), world.app.version
+    as_json = json.loads(shown(process_id, "--json"))
+    assert as_json["application_version"] == told
+    assert {one["application_version"] for one in as_json["tasks"]} == {told}
+    assert f"version    {told}\n" in shown(process_id)
+    assert "by version" not in shown(process_id)
+    world.pump()
+    world.store.catch_up(10)
+    assert "version    0.9\n" in shown(started)
+    assert f"by version {told}" in shown(started)
+
+
+def test_what_waits_for_a_newer_worker(world: World) -> None:
+    newer = Recovery(world.app.settings, version="2.0")
+
+    @newer.process("order")
+    def order(item: str, urgent: bool) -> str:
+        return f"{item} {urgent}"
+
+    process_id = newer.start("order", "tea", urgent=True)
+    newer.registrar.flush()
+    world.store.workers.beat(Worker(id="w", name="w", host="h", pid=1, pid_started=1, queues=("order",)), 60)
+    assert world.pump() == 1
+    world.store.catch_up(10)
+    told = f"waits for a newer worker: version {world.app.version} got an unexpected keyword argument 'urgent'"
+    assert f'order  delayed  {told}  ("tea", urgent=true)' in shown(process_id)
+    (task,) = json.loads(shown(process_id, "--json"))["tasks"]
+    assert (task["state"], task["attempts"], task["hint"]) == ("delayed", 0, told)
+    assert _reasons(world.app.resources, process_id) == [f"order {told}"]

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from recovery.cli.show import Shown
 from recovery.cli.tree import tree
-from recovery.records import Decision, DecisionState, LostAttempt, Process
+from recovery.records import Decision, DecisionState, LostAttempt, Process, Refused, VersionRefusal
 from recovery.store.views.overview import TaskLine
 
 
@@ -17,7 +17,7 @@ def shown(decision: Decision, unserved: dict[str, str], width: int) -> str:
     """The tree of a process with one task, in so many columns."""
     process = Process(id="p", type="render", args="")
     lines, decisions = [TaskLine("start", "render", None)], {"start": decision}
-    found = Shown(process, 0, None, lines, decisions, {}, {}, unserved, datetime.now(UTC))
+    found = Shown(process, 0, None, lines, decisions, {}, {}, unserved, {}, datetime.now(UTC))
     console = Console(width=width)
     with console.capture() as captured:
         console.print(tree(found, width))
@@ -39,3 +39,22 @@ def test_how_the_process_of_a_lost_attempt_ended() -> None:
         id="p/start", actor="render", state=DecisionState.WAITING, attempts=3, timeouts=2, lost_attempt=lost
     )
     assert "3 attempts  2 timeouts  attempt 2: its process was ended by signal 9 (SIGKILL)" in shown(decision, {}, 200)
+
+
+def test_many_tasks_that_wait_for_a_newer_worker_are_one_line_that_says_so() -> None:
+    now = datetime.now(UTC)
+    by = (VersionRefusal(version="1.0", since=now, why="missing a required argument: 'currency'"),)
+    refused = Refused(count=1, attempts=0, pass_key="k", by=by)
+    decisions = {
+        f"t{number}": Decision(
+            id=f"p/t{number}", actor="charge", state=DecisionState.DELAYED, refused=refused if number < 250 else None
+        )
+        for number in range(300)
+    }
+    lines = [TaskLine(task, "charge", None) for task in decisions]
+    found = Shown(Process(id="p", type="order", args=""), 0, None, lines, decisions, {}, {}, {}, {}, now)
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(tree(found, 200))
+    waits = "waits for a newer worker: version 1.0 missing a required argument: 'currency'"
+    assert f"300 × charge  delayed, 250 of them: {waits}" in shown.get()

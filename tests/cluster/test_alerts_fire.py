@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from recovery import Recovery
 from recovery.engine.operations.overrides import ActorOverrides
 from recovery.stack import Mongod, Valkey
 from tests.cluster import scheduled
@@ -89,6 +90,29 @@ def test_an_actor_is_blocked(seen: Scene) -> None:
     yesterday = seen.cluster.app.resources.store.now() - timedelta(days=2)
     seen.cluster.database["actors"].update_one({"_id": "never_called"}, {"$set": {"blockedAt": yesterday}})
     seen.fires("ActorStaysBlocked", beside=("ActorBlocked",))
+
+
+def test_callers_are_of_a_newer_version(seen: Scene) -> None:
+    newer = Recovery(seen.cluster.settings, version="2.0")
+
+    @newer.process("steady")
+    def steady(tasks: int, seconds: float, urgent: bool) -> int:
+        return tasks + round(seconds) + urgent
+
+    done = threading.Event()
+
+    def start_more() -> None:
+        """One task alone is refused every 30 s in the end, which the rules' time is 20 times too short for."""
+        while not done.wait(0.5):
+            newer.start("steady", 1, 0.0, urgent=True)
+
+    starting = threading.Thread(target=start_more)
+    starting.start()
+    try:
+        seen.fires("WaitsForNewerWorker")
+    finally:
+        done.set()
+        starting.join()
 
 
 def test_processes_break_and_leave_markers(seen: Scene) -> None:

@@ -53,6 +53,8 @@ EFFECTS: dict[str, dict[str, str]] = {
         "redo": "Nothing is carried out without an order; the process waits for an operator (`ORDER_MISSING`).",
         "restartedAt": "As `startedAt`.",
         "lives": _SHOWN,
+        "version": f"{_OTHERS}searches find it by this; its tasks are pinned to this, if it was not registered yet.",
+        "pinned": f"{_OTHERS}its tasks run on workers of any version, or of one, if it was not registered yet.",
         "scheduledBy": f"{_OTHERS}it is aborted, if nothing of it was begun and that schedule does not know it.",
         "retriedBySchedule": f"{_OTHERS}it leaves no marker for a failure that may pass.",
         "markerDue": "Nothing without an order: no marker is written.",
@@ -84,7 +86,18 @@ EFFECTS: dict[str, dict[str, str]] = {
         **dict.fromkeys(
             (
                 *("attempts", "timeouts", "losses", "lostAttempt", "inBatch", "alone", "restarts", "fallible", "call"),
-                *("eta", "delay", "enqueuedAt", "queuedAt", "claimedAt", "retry", "trace"),
+                *(
+                    "eta",
+                    "delay",
+                    "enqueuedAt",
+                    "queuedAt",
+                    "claimedAt",
+                    "retry",
+                    "refused",
+                    "trace",
+                    "version",
+                    "pinnedTo",
+                ),
             ),
             f"{_NEW}as of a task that the client starts.",
         ),

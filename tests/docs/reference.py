@@ -40,7 +40,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "events",
         "scanners",
     ),
-    "How a worker takes tasks, and ends": ("batch_size", "shutdown_grace"),
+    "How a worker takes tasks, and ends": ("batch_size", "shutdown_grace", "version_grace"),
     "The drill": ("canary", "drill_kill"),
     "Signed messages": ("message_key", "accept_unsigned"),
     "Metrics": ("metrics_port", "metrics_host"),
@@ -82,6 +82,8 @@ REASONS = {
     "most. 1: one by one.",
     "shutdown_grace": "Short enough for a deployment, long enough for short tasks to end. What does not end is given "
     "back at once, so a longer grace only saves work that would be done again.",
+    "version_grace": "Longer than a rolling deployment takes to start its first worker. Longer if a person "
+    "has to do it: see [upgrades](upgrades.md).",
     "metrics_port": "Each worker of a machine needs one of its own: 9101 to 9164 are tried in turn.",
     "metrics_host": "Not open to the network until you say so. `0.0.0.0` for a container.",
     "log_format": "What people read. For whoever collects logs there is [JSON](operations.md#logs-as-json).",
@@ -119,6 +121,7 @@ PREFERENCE_REASONS = {
     "idle_timeout": "The net under the nets. Shorter for a type whose processes are short.",
     "process_timeout": "How long is too long only you know.",
     "break_after_process_timeout": "A late process is mostly worth its end; that it is late is told.",
+    "versions": "Most changes of code suit processes that run. On where a process must not see two versions.",
     "markers": "What a person starts is to be tried. On where the next one would fail for the same.",
 }
 PREFERENCE_DEFAULTS = {

@@ -16,6 +16,7 @@ from recovery import Recovery
 from recovery.errors import ServerRefused, ServerUnavailable, SettingsError, SparkUnavailable
 from recovery.health import Level, clocks, doctor, examine, installation, model, secrets, servers
 from recovery.health.model import Cause, is_bad
+from recovery.health.process import look
 from recovery.health.scanners import NUDGES
 from recovery.queue import Broker
 from recovery.records import (
@@ -29,6 +30,7 @@ from recovery.records import (
     ScannerRun,
 )
 from recovery.records.schedule import Disabled, Plan, Schedule, SlotOutcome, SlotResult
+from recovery.rules import Repair, Rule
 from recovery.settings import Settings
 from recovery.stack.ports import free_port
 from recovery.stack.valkey import Valkey
@@ -325,6 +327,47 @@ def test_what_is_at_rest_is_not_read_for_deadlines(own_world: World) -> None:
     entries = list(own_world.store.database["system.profile"].find({"op": {"$in": ["query", "command"]}}))
     assert entries
     assert max(entry.get("keysExamined", 0) + entry.get("docsExamined", 0) for entry in entries) < 20
+
+
+def test_tasks_that_wait_for_a_newer_worker(world: World) -> None:
+    resources = world.app.resources
+    newer = Recovery(resources.settings, version="2.0")
+
+    @newer.process("add")
+    def add(one: int, other: int, third: int) -> int:
+        return one + other + third
+
+    ids = [newer.start("add", 1, 2, third=3) for _ in range(2)]
+    newer.registrar.flush()
+    assert world.pump() == 2
+    world.store.catch_up(10)
+    check = asked(world, "calls")
+    assert (check.level, check.cause) == (WARNING, Cause.WAITS_FOR_NEWER_WORKER)
+    told = f"version {world.app.version} got an unexpected keyword argument 'third'"
+    assert check.found == f"2 tasks wait for a newer worker: add (2; {told})"
+    assert check.advice.startswith("start workers with the version that accepts these calls: first the workers that")
+    assert check.advice.endswith("have refused it for 10m (RECOVERY_VERSION_GRACE)")
+    (finding,) = look(resources, ids[0]).findings
+    assert (finding.rule, finding.repair) == (Rule.NO_ACTORS, Repair.WAIT)
+    assert f", waits for a newer worker: {told}" in finding.evidence
+    # Queued again, and then begun by a version that accepts it.
+    decisions = world.store.database["decisions"]
+    decisions.update_many({}, [{"$set": {"eta": "$$NOW", "recoveryTime": "$$NOW"}}])
+    world.scan()
+    world.store.catch_up(10)
+    assert asked(world, "calls").cause is Cause.WAITS_FOR_NEWER_WORKER
+    decisions.update_one({"_id": f"{ids[0]}/start"}, {"$inc": {"attempts": 1}})
+    world.store.catch_up(10)
+    assert asked(world, "calls").found.startswith("1 task waits for a newer worker: add (1;")
+    decisions.update_one({"_id": f"{ids[1]}/start"}, {"$set": {"state": "working", "worker": "w"}})
+    world.store.catch_up(10)
+    assert asked(world, "calls").level is OK
+
+
+def test_without_its_index_tasks_that_wait_for_a_newer_worker_are_not_looked_for(own_world: World) -> None:
+    own_world.store.database["decisions"].drop_index("refused")
+    check = asked(own_world, "calls")
+    assert (check.level, check.cause, check.asked) == (WARNING, Cause.INDEX_MISSING, False)
 
 
 @pytest.mark.parametrize(("index", "name"), [("deadlineMissing", "deadlines"), ("unsuccessful", "processes")])

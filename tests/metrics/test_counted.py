@@ -166,6 +166,15 @@ def not_retried(code: int, reason: str, why: str) -> dict[str, int]:
     return {f"retries_refused actor=order code={code} reason={reason} why={why}": 1}
 
 
+@moves({"queue_seconds actor=order": 1, "calls_refused actor=order": 1, "attempts actor=order outcome=refused": 1})
+def the_code_of_a_worker_does_not_accept_a_call(world: Counted) -> Iterator[None]:
+    world.started()
+    args = {"call.args": '[[],{"currency":"SEK"}]'}
+    world.store.database["decisions"].update_one({"_id": world.decision_id}, {"$set": args})
+    yield
+    world.run()
+
+
 @moves(
     RAN,
     {"attempts actor=order outcome=failed": 1, **ended("broken")},

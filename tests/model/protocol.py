@@ -146,7 +146,9 @@ def _worker(world: World, number: int) -> Iterator[Step[World]]:
             yield ("stale result", task), at("idle"), False
         if decision == ("running", pas):  # an error is taken from the holder of the pass alone
             yield ("fail", task), at("break", world=_decided(world, task, "error")), True
-            yield ("retry later", task), at("idle", world=_set(world, task, Decision("delayed", pas))), True
+            delayed = at("idle", world=_set(world, task, Decision("delayed", pas)))
+            yield ("retry later", task), delayed, True
+            yield ("give back, its call refused", task), delayed, True
     elif step == "children":
         yield ("insert children of", task), at("graph", world=_insert_children(world, task)), False
     elif step == "graph":

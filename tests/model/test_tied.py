@@ -20,7 +20,7 @@ import pytest
 
 from recovery import Settings
 from recovery.engine.lifecycle.interrupt import interrupt
-from recovery.records import Decision, DecisionState, ErrorInfo, RetryState, TaskLimit
+from recovery.records import Decision, DecisionState, ErrorInfo, Refused, RetryState, TaskLimit, VersionRefusal
 from recovery.records.ids import new_pass, new_process_id, record_id
 from recovery.scan import ahead
 from recovery.store import Finished, schema
@@ -111,6 +111,10 @@ RETRY = RetryState(
     failed_at=datetime(2026, 1, 1, tzinfo=UTC), attempt=1, pass_key=pass_of(98), code=21001,
     reason="NODE_NOT_AVAILABLE", kind="ConnectionRefusedError", message="away",
 )  # fmt: skip
+REFUSED = Refused(
+    count=1, attempts=0, pass_key=pass_of(98),
+    by=(VersionRefusal(version="1.0", since=datetime(2026, 1, 1, tzinfo=UTC), why="missing a required argument"),),
+)  # fmt: skip
 LIMIT = TaskLimit(seconds=1.0, forced=True)
 CHILDREN = {"S": {TASKS["C"]: ()}, "C": dict[str, tuple[str, ...]]()}
 
@@ -119,6 +123,9 @@ AT_WORK: dict[tuple[str, str], Callable[[Case], object]] = {
     ("run", "finish"): lambda case: case.finish(error=False),
     ("run", "fail"): lambda case: case.finish(error=True),
     ("run", "retry later"): lambda case: case.store.decisions.retry_later(case.claimed, RETRY, HOUR),
+    ("run", "give back, its call refused"): lambda case: case.store.decisions.give_back_refused(
+        case.claimed, REFUSED, None, HOUR
+    ),
     ("children", "insert children of"): lambda case: case.store.decisions.insert(
         [Decision(id=record_id(case.process_id, CHILD.id), actor=CHILD.actor)] if case.task == "S" else []
     ),

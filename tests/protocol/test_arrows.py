@@ -3,6 +3,8 @@ and the survivors bring the process to its right end."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from recovery import Settings
@@ -35,6 +37,10 @@ WORK = [
     "GraphRecovery.clear_deadlines:after",
     "Decisions.clear_deadlines:before",
 ]
+
+
+def nothing() -> None:
+    """A function without parameters."""
 
 
 @pytest.fixture
@@ -70,6 +76,22 @@ def test_work_cut_off(world: World, at: str) -> None:
     process_id = start(world)
     with by_message_only():
         world.dies(at, lambda doomed: doomed.pump("doomed#1"))
+        assert world.bring_to_end(process_id).result == str(RESULT)
+    check_quiet(world, process_id)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("at", ["Decisions.give_back_refused:before", "Decisions.give_back_refused:after"])
+def test_a_refusal_cut_off(world: World, at: str) -> None:
+    """Of a worker of a version whose functions have other parameters."""
+
+    def refuse(doomed: World) -> None:
+        doomed.app.actors = {name: replace(actor, function=nothing) for name, actor in doomed.app.actors.items()}
+        doomed.pump("doomed#1")
+
+    process_id = start(world)
+    with by_message_only():
+        world.dies(at, refuse)
         assert world.bring_to_end(process_id).result == str(RESULT)
     check_quiet(world, process_id)
 

@@ -46,7 +46,7 @@ def test_settings_are_listed_with_the_shared_ones_last() -> None:
         "auto_heartbeat", "task_timeout", "force_finish_after_task_timeout", "requeue_rate", *SHARED,
     ]  # fmt: skip
     assert setting_names(ProcessTypePreferences) == [
-        "idle_timeout", "process_timeout", "break_after_process_timeout", "markers", *SHARED,
+        "idle_timeout", "process_timeout", "break_after_process_timeout", "versions", "markers", *SHARED,
     ]  # fmt: skip
 
 

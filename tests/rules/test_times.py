@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 
 from recovery.limits import LONGEST, WAITS_FOR
-from recovery.records import Decision, DecisionState, Graph, Outcome, Process, ProcessState, RetryState
+from recovery.records import (
+    Decision,
+    DecisionState,
+    Graph,
+    Outcome,
+    Process,
+    ProcessState,
+    Refused,
+    RetryState,
+    VersionRefusal,
+)
 from recovery.rules import Finding, Repair, Rule, Snapshot
 from recovery.rules.times import CLOCKS_DIFFER, MESSAGE_TIMEOUTS, SLACK, time_impossible
 from tests.rules.surroundings import LONG_AGO, MESSAGE_MARGIN, NOW, SOON, TICK, around
@@ -200,3 +210,19 @@ def test_what_waits_has_no_times_that_anybody_waits_for_and_the_next_is_judged_a
     queued = decision(QUEUED, recovery_time=NOW + 300 * DAY)
     assert [one.record for one in found(waiting, queued)] == ["p/t"]
     assert found(decision(FINISHED), graph={"not_finished": {"t": NOW}}) == [], "damage, which has a rule of its own"
+
+
+def test_a_refused_task_is_tried_again_soon() -> None:
+    refused = Refused(count=1, attempts=0, pass_key="k", by=(VersionRefusal(version="1.0", since=NOW, why="no"),))
+    of_refused = {"refused": refused, "queued_at": NOW}
+    soon, years = NOW + timedelta(seconds=30), NOW + 3000 * DAY
+    assert found(decision(DELAYED, recovery_time=soon, eta=soon, **of_refused)) == []
+    assert evidence(found(decision(DELAYED, recovery_time=years, eta=years, **of_refused))) == (
+        f"to be tried again in {years:%Y-%m-%d}, though only a worker's code has refused its call"
+    )
+    long_ago = NOW - 100 * DAY
+    retry = RetryState(
+        count=1, cycle=1, since=long_ago, until=long_ago, failed_at=long_ago, attempt=1, pass_key="k", code=21003,
+        reason="r", kind="E", message="m",
+    )  # fmt: skip
+    assert found(decision(DELAYED, recovery_time=soon, eta=soon, retry=retry, **of_refused)) == []

@@ -17,7 +17,7 @@ from recovery.engine.operations.markers import clear_marker
 from recovery.engine.operations.overrides import ProcessTypeOverrides
 from recovery.engine.operations.schedules import Schedules
 from recovery.errors import InputError, ServerUnavailable
-from recovery.records import ErrorInfo, Marker, ProcessState
+from recovery.records import ErrorInfo, Marker, ProcessState, Worker
 from recovery.records.schedule import Schedule, SlotOutcome
 from recovery.scan import ScanResult, ScheduleScanner
 from recovery.schedule import judge, plan_of
@@ -94,6 +94,32 @@ def test_a_slot_starts_a_process_with_its_arguments_and_a_name_of_its_own(world:
     assert after.starting is None and outcomes(world) == ["started"]
     assert world.bring_to_end(process["_id"]).result == '"books"'
     assert scan(world).looked_at == 0
+
+
+@pytest.mark.parametrize("shared_with", [None, "bank"])
+def test_it_is_of_the_newest_version_that_serves_it(world: World, shared_with: str | None) -> None:
+    """Whichever worker scans: it may be of another application, which shares the database."""
+    world = World(world.app.settings.model_copy(update={"shared_with": shared_with}))
+
+    def serve(version: str | None, queue: str = "nightly") -> None:
+        name = f"{version}-{queue}"
+        one = Worker(id=name, name=name, host="", pid=1, pid_started=1, queues=(queue,), application_version=version)
+        world.store.workers.beat(one, 60)
+
+    def started() -> tuple[str | None, bool | None]:
+        scan(world)
+        last = get(world).last_process
+        assert last is not None
+        return world.process(last).version, world.process(last).pinned
+
+    make(world, versions="same", overlap="allow")
+    own = (None, None) if shared_with else (world.app.version, True)
+    assert started() == own
+    serve("9.0", queue="another")
+    for version in ("2.0", "1.0"):
+        serve(version)
+        due(world)
+        assert started() == (version, True)
 
 
 def test_any_number_of_scanners_at_once_start_one(world: World) -> None:

@@ -26,6 +26,10 @@ NAMES = st.sampled_from(["a", "ab", "b", "b*"])
 AGES = st.integers(0, 4).map(lambda hours: NOW - hours * HOUR - HOUR / 2)
 LIVE = ("waiting", "delayed", "queued", "working")
 NUMBERS = st.integers(0, 3)
+REFUSED: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [{}, *({"attempts": attempts, "refused": {"count": 1, "attempts": 0, "pass": "k"}} for attempts in (0, 1))]
+)
+VERSIONS: st.SearchStrategy[dict[str, Any]] = st.one_of(st.just({}), NAMES.map(lambda name: {"version": name}))
 
 
 @st.composite
@@ -39,6 +43,7 @@ def databases(draw: st.DrawFn) -> Documents:
         process |= {"startedAt": draw(AGES), "idleTimeout": 60.0, "startTask": "s"}
         if draw(st.booleans()):
             process["labels"] = sorted({f"of={draw(NAMES)}", f"by={draw(NAMES)}"})
+        process |= draw(VERSIONS)
         if draw(st.booleans()):
             process["customId"] = f"{draw(NAMES)}{number}"
         if state == "running":
@@ -60,6 +65,8 @@ def databases(draw: st.DrawFn) -> Documents:
         for task in range(draw(st.integers(0, 2))):
             decision = {"_id": f"{key}/t{task}", "actor": draw(NAMES), "timeouts": draw(NUMBERS)}
             decision["state"] = draw(st.sampled_from([*LIVE, "finished"]))
+            decision |= draw(VERSIONS)
+            decision |= draw(REFUSED)
             if decision["state"] != "finished":
                 decision["recoveryTime"] = draw(AGES) + draw(st.sampled_from([0, 24])) * HOUR
             found["decisions"].append(decision)
@@ -129,6 +136,7 @@ def terms(draw: st.DrawFn) -> tuple[str, Holds]:
                 texts("state", {"processes": "state"}, draw(st.sampled_from(["running", "finished", "broken"]))),
                 texts("error", {"processes": "error.kind", "interruptions": "kind"}, wanted),
                 texts("fingerprint", {"processes": "error.fingerprint", "interruptions": "fingerprint"}, wanted),
+                texts("version", {"processes": "version", "decisions": "version"}, wanted),
                 (f"label.of:{wanted}", any_of("processes", lambda one: _is_labelled(one, wanted))),
                 (f"message:{wanted.upper()}", _messages(wanted.strip("*"))),
                 (f"code:{sign}{number}", _codes(sign, number)),
@@ -138,6 +146,7 @@ def terms(draw: st.DrawFn) -> tuple[str, Holds]:
                 (f"ended:{apart}{moment.isoformat()}", _times("endedAt", apart, moment)),
                 (f"idle:{FORMS[apart[0]]}({hours}h)", _idle(apart[0], hours)),
                 ("overdue", _overdue),
+                ("refused", any_of("decisions", _refused)),
                 (f"rule:{wanted[0]}", any_of("operationResults", lambda one: wanted[0] in one["rules"])),
             ]
         )
@@ -175,6 +184,12 @@ def _idle(sign: str, hours: int) -> Holds:
         return bool(one["notFinished"]) and SIGNS[sign](NOW - one["touchedAt"], hours * HOUR)
 
     return any_of("graphs", holds)
+
+
+def _refused(one: dict[str, Any]) -> bool:
+    if "refused" not in one:
+        return False
+    return one["state"] == "delayed" or (one["state"] == "queued" and one["attempts"] == one["refused"]["attempts"])
 
 
 def _overdue(process: str, documents: Documents) -> bool:
@@ -254,6 +269,7 @@ def test_every_field_is_tried() -> None:
         "custom",
         "id",
         "label",
+        "version",
         "state",
         "error",
         "message",
@@ -264,7 +280,7 @@ def test_every_field_is_tried() -> None:
         "started",
         "ended",
     }
-    assert FIELDS.keys() - tried - {"idle", "overdue", "rule", "key"} == set()
+    assert FIELDS.keys() - tried - {"idle", "overdue", "refused", "rule", "key"} == set()
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 200])

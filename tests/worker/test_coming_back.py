@@ -23,6 +23,7 @@ from recovery.worker.messages.queue_consumption import QueueConsumption
 from tests.clock import Clock
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
+from tests.waiting import wait_until
 from tests.world import World
 
 
@@ -184,3 +185,17 @@ def test_who_stood_still_does_not_judge_who_did_so_with_him(emptied: Settings, c
 
 def _away(*_: object) -> None:
     raise StoreUnavailable("away")
+
+
+def test_a_worker_whose_record_was_removed_registered_when_it_did_first(emptied: Settings) -> None:
+    world = World(emptied)
+    celery: Any = Celery(set_as_current=False)
+    one = Lifeline(world.app, identify("one", ()), QueueConsumption(SimpleNamespace(app=celery), ()))
+    one.beat_once()
+    (first,) = world.store.workers.all()
+    assert first.started_at is not None
+    world.store.workers.remove([first.id])
+    wait_until(lambda: world.store.now() > first.started_at + timedelta(milliseconds=5), 5, "later")
+    one.beat_once()
+    (again,) = world.store.workers.all()
+    assert again.started_at == first.started_at

@@ -227,6 +227,7 @@ OLDER = [
     pytest.param({"$set": {"state": "queued", "attempts": 0}}, id="before the claim"),
     pytest.param({"$set": {"state": "finished", "pass": "earlier", "attempts": 0}}, id="before a restart"),
     pytest.param({"$set": {"state": "queued", "pass": "earlier", "attempts": "x"}}, id="damaged"),
+    pytest.param({"$set": {"state": "working", "pass": "earlier"}}, id="while an earlier claim was refused"),
     pytest.param(None, id="not there yet"),
 ]
 

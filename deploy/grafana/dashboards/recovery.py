@@ -188,6 +188,16 @@ RETRIES = Section(
             runbook="RecoveryScheduleDisabled",
         ),
         Panel(
+            "Calls that workers refuse",
+            "Tasks that workers gave back because their code does not accept the arguments: they wait for a newer "
+            "worker. The ten actors with the most.",
+            Unit.PER_SECOND,
+            (Query(top(rate("recovery_calls_refused_total", "actor", _ACTOR)), "{{actor}}"),),
+            to=_PROCESSES,
+            nothing="none",
+            runbook="RecoveryWaitsForNewerWorker",
+        ),
+        Panel(
             "Blocked actors",
             "How long actors have been blocked, of the ten longest.",
             Unit.SECONDS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -83,13 +83,18 @@ class Actor(Generic[P, R]):
 
     def check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raise InputError unless the function can be called like this."""
+        if (why := self.why_not_callable(args, kwargs)) is not None:
+            raise InputError(f"{self.name}{_signature(self.function)}: {why}")
+
+    def why_not_callable(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+        """Return why the function can't be called like this, or None if it can. Does not call it."""
         signature = _signature(self.function)
-        if signature is None:
-            return
         try:
-            signature.bind(*args, **kwargs)
+            if signature is not None:
+                signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise InputError(f"{self.name}{signature}: {error}") from None
+            return str(error)
+        return None
 
     def options(
         self,

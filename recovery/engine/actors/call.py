@@ -19,7 +19,7 @@ from typing import Any
 from recovery import metrics
 from recovery.engine.actors.actor import Actor
 from recovery.engine.actors.context import Attempt, beating
-from recovery.engine.actors.resolve import arguments
+from recovery.engine.actors.resolve import CallRefused, arguments
 from recovery.errors import ClaimLost, TooLarge
 from recovery.records import Child, Decision, ErrorInfo, Outcome, Task, given
 from recovery.records.failure import fingerprint
@@ -51,11 +51,14 @@ def call(
     catalogues: Sequence[Catalogue],
 ) -> CallResult | None:
     """What came of a claimed task; None if it lost its claim. Outcomes `known` are not read; errors are known by the
-    `catalogues`. Raises NotReady and DamagedRecord for what it is to be called with."""
+    `catalogues`. Raises NotReady and DamagedRecord for what it is to be called with, and CallRefused if the function
+    can't be called with it: a TypeError that is raised inside the function is an error of the task."""
     try:
         positional, named = arguments(store, task, known)
     except TooLarge as error:
         return CallResult(of_error(TooLarge(f"arguments of {actor.name}: {error}; {_ADVICE}"), decision))
+    if (why := actor.why_not_callable(positional, named)) is not None:
+        raise CallRefused(why)
     # Around all that is the application's: to turn a value or an error into text calls it as well.
     with host.running(decision, actor.preferences.worker_timeout):
         return _run(Attempt(store, decision, actor.preferences), actor, positional, named, host, catalogues)

@@ -27,6 +27,10 @@ class NotReady(RecoveryError):
     """What a task needs is not there: a value of a task that is not finished, or its own Task record."""
 
 
+class CallRefused(RecoveryError):
+    """The code of this worker does not accept the call of a task: it may be older or newer than the caller's."""
+
+
 def arguments(store: Store, task: Task, known: Mapping[str, Outcome] | None = None) -> tuple[list[Any], dict[str, Any]]:
     """What a task is called with, everything that its arguments promise included. Outcomes `known` need not be read.
 

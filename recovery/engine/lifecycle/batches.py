@@ -41,7 +41,7 @@ GO_ON_FOR = 0.5
 """Seconds from a message on during which a slot takes others of its queue by itself. Celery takes from all queues in
 turn, so another queue's messages wait for so long at most."""
 
-_IN_VAIN = frozenset({Result.STALE_MESSAGE, Result.BLOCKED})
+_IN_VAIN = frozenset({Result.STALE_MESSAGE, Result.BLOCKED, Result.REFUSED})
 
 Hints = Callable[[str, int], Sequence[MessageId]]
 """Given a queue, up to so many of the messages that come next in it, taken out of it; none if Redis is away."""

@@ -50,7 +50,13 @@ def register(
     if passes is None:
         passes = dict.fromkeys((process.id for process in processes), new_pass())
     decisions = [
-        first_decision(task, trace=process.trace, pass_key=passes[process.id], queued_at=started[process.id])
+        first_decision(
+            task,
+            trace=process.trace,
+            pass_key=passes[process.id],
+            queued_at=started[process.id],
+            pinned_to=process.version if process.pinned else None,
+        )
         for task, process in zip(tasks, processes, strict=True)
     ]
     timeouts = store.preferences.task_timeouts()

@@ -30,6 +30,7 @@ from recovery.engine.lifecycle.start import start
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, ServerUnavailable, StartRefused, StoreError, StoreUnavailable
 from recovery.records import Process, ProcessState, marker_name
+from recovery.records.preferences import SAME_VERSION
 from recovery.records.schedule import Keyed, OperatorWord, Schedule, SlotOutcome, SlotResult, Starting
 from recovery.schedule import Decided, Instance, decide, enabled, instance_id, is_call, moment_text, settle
 from recovery.schedule.across import is_set
@@ -196,6 +197,8 @@ def _start(resources: Resources, schedule: Schedule, starting: Starting) -> Slot
             any_arguments=True,  # an operator may have changed them since it was started
             key=keyed.key,
             markers=kind.markers,
+            version=_version(resources, schedule.type),
+            pinned=kind.versions == SAME_VERSION,
             scheduled_by=schedule.id,
             retried_by_schedule=is_set(plan),
         )
@@ -208,6 +211,13 @@ def _start(resources: Resources, schedule: Schedule, starting: Starting) -> Slot
         reason = f"{error.reason}: {error}" if isinstance(error, StartRefused) else str(error)
         return SlotResult(slot=slot, outcome=SlotOutcome.REFUSED, reason=reason[:500], triggered=triggered)
     return SlotResult(slot=slot, outcome=SlotOutcome.STARTED, process=started.id, triggered=triggered)
+
+
+def _version(resources: Resources, process_type: str) -> str | None:
+    """The version of the application that starts an occurrence: the newest that serves its type. If none lives it is
+    that of this worker, unless that may be another application's."""
+    newest = resources.store.workers.newest_version(process_type)
+    return newest if newest or resources.settings.shared_names else resources.recorded_version
 
 
 def _arguments(schedule: Schedule) -> str:

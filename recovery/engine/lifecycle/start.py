@@ -61,6 +61,8 @@ def start(  # noqa: PLR0913
     context: str | None = None,
     key: str | None = None,
     markers: bool = False,
+    pinned: bool = False,
+    version: str | None = None,
     scheduled_by: str | None = None,
     retried_by_schedule: bool | None = None,
     labels: tuple[str, ...] = (),
@@ -74,7 +76,8 @@ def start(  # noqa: PLR0913
     (`custom_ids`; by default it never is). Raises CustomIdTaken where that one was started with other arguments, unless
     they may be `any_arguments`; and StartRefused where the type is disabled or, if it has `markers`, there is one of it
     and this `key`. One that is `scheduled_by` a schedule is run if that knows it. Of one that is `retried_by_schedule`
-    its own end leaves a marker only if no next instance could do better. It is registered before this returns, or by
+    its own end leaves a marker only if no next instance could do better. Its tasks are `pinned` to the `version` of
+    the application that starts it, if that is known. It is registered before this returns, or by
     `beside`.
     """
     with tracing.starting(process_type) as span:
@@ -88,6 +91,8 @@ def start(  # noqa: PLR0913
             context=context,
             key=key,
             labels=labels,
+            version=version,
+            pinned=(pinned and version is not None) or None,
             scheduled_by=scheduled_by,
             retried_by_schedule=retried_by_schedule or None,
             trace=span.carried,

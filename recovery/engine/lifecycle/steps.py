@@ -135,7 +135,7 @@ def records_of_children(
             context=child.context,
         )
         tasks.append(made)
-        decisions.append(first_decision(made, child, decision.effects_trace))
+        decisions.append(first_decision(made, child, decision.effects_trace, pinned_to=decision.pinned_to))
     return tasks, decisions
 
 
@@ -146,6 +146,7 @@ def first_decision(
     *,
     pass_key: str | None = None,
     queued_at: datetime | None = None,
+    pinned_to: str | None = None,
 ) -> Decision:
     """A task's Decision as it is first written: waiting; a start task's is written as queued, under its pass."""
     return Decision(
@@ -155,6 +156,7 @@ def first_decision(
         fallible=task.fallible,
         pass_key=pass_key,
         queued_at=queued_at,
+        pinned_to=pinned_to,
         call=task.call(),
         eta=child.eta if child is not None else None,
         delay=child.delay if child is not None else None,

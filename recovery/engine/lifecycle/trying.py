@@ -12,7 +12,9 @@ from typing import Any
 from recovery import metrics, tracing
 from recovery.engine.actors.actor import Actor
 from recovery.engine.actors.call import CallResult, Host, call, of_error
-from recovery.engine.actors.resolve import NotReady
+from recovery.engine.actors.resolve import CallRefused, NotReady
+from recovery.engine.lifecycle.pins import give_back_pinned
+from recovery.engine.lifecycle.refusing import give_back_or_end
 from recovery.engine.lifecycle.retrying import retry_or_end
 from recovery.engine.lifecycle.steps import ClaimedTask, Ended
 from recovery.engine.resources import Resources
@@ -33,6 +35,7 @@ class Result(StrEnum):
     STALE_RESULT = "stale result"
     CLAIM_LOST = "claim lost"
     NOT_READY = "not ready"
+    REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,16 @@ class Trying:
     def run(self, actor: Actor[..., Any], here: ClaimedTask, span: tracing.Traced, let_go: Callable[[], None]) -> Tried:
         """Call a task's function. `let_go` is called as soon as the task is not to be given back any more: it is done,
         perhaps, and must not be done again, or somebody else sees to it."""
+        self.last = here.decision.id
+        pinned_to = here.decision.pinned_to
+        if pinned_to is None or self._resources.may_run(pinned_to):
+            return self._run(actor, here, span, let_go)
+        return self._give_back_pinned(actor, here.decision, pinned_to, let_go)
+
+    def _run(
+        self, actor: Actor[..., Any], here: ClaimedTask, span: tracing.Traced, let_go: Callable[[], None]
+    ) -> Tried:
         decision = here.decision
-        self.last = decision.id
         task = Task(id=decision.id, actor=decision.actor, args="", epoch=decision.epoch, fallible=decision.fallible)
         damaged: DamagedRecord | None = None
         try:
@@ -79,6 +90,8 @@ class Trying:
                 self._wait_again(decision, let_go)
                 return Tried(None, Result.NOT_READY)
             ran = CallResult(of_error(error, decision))  # nothing that was found has helped
+        except CallRefused as refusal:
+            return self._refused(actor, task, decision, refusal, span, let_go)
         if ran is None:
             return Tried(None)
         kind = ran.outcome.error.kind if ran.outcome.error is not None else None
@@ -90,6 +103,31 @@ class Trying:
                 return Tried(None, Result.RETRIED if retried else stale_result(decision), kind)
         ended = Ended(task, decision.evolve(outcome=span.keep_with(ran.outcome), children=ran.children))
         return Tried(ended, Result.FAILED if ran.outcome.error else Result.FINISHED, kind, damaged)
+
+    def _give_back_pinned(
+        self, actor: Actor[..., Any], decision: Decision, pinned_to: str, let_go: Callable[[], None]
+    ) -> Tried:
+        """Give back a task that is pinned to a version which this worker's code does not run."""
+        given_back = give_back_pinned(self._resources, actor, decision, pinned_to)
+        let_go()
+        return Tried(None, Result.REFUSED if given_back else stale_result(decision))
+
+    def _refused(
+        self,
+        actor: Actor[..., Any],
+        task: Task,
+        decision: Decision,
+        refusal: CallRefused,
+        span: tracing.Traced,
+        let_go: Callable[[], None],
+    ) -> Tried:
+        """Give back a task whose call the code of this worker does not accept, or end it if no version accepts it."""
+        outcome, given_back = give_back_or_end(self._resources, actor, decision, refusal)
+        if outcome is None:
+            let_go()
+            return Tried(None, Result.REFUSED if given_back else stale_result(decision))
+        ended = Ended(task, decision.evolve(outcome=span.keep_with(outcome)))
+        return Tried(ended, Result.FAILED, outcome.error.kind if outcome.error is not None else None)
 
     def _task(self, decision: Decision) -> Task:
         task = decision.task() or self._resources.store.tasks.get(decision.id)

@@ -9,7 +9,7 @@ again, one that is newer than all of them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pymongo.collection import Collection
 
@@ -35,9 +35,10 @@ from recovery.store.splitting import update_each
 
 @translated
 class DecisionBatches:
-    """Updates of batches in the collection `decisions`."""
+    """Updates of batches in the collection `decisions`. `version` is as of `Decisions`."""
 
-    def __init__(self, collection: Collection[Document]) -> None:
+    def __init__(self, collection: Collection[Document], version: Callable[[], str | None]) -> None:
+        self._version = version
         self._current, self._committed = current(collection), committed(collection)
 
     def claim(
@@ -52,7 +53,7 @@ class DecisionBatches:
         guard: Document = {**ours, "state": QUEUED, "alone": None}
         if limit is not None:
             guard["$expr"] = {"$gt": [task_end(limit.seconds), "$$NOW"]}
-        stages = [{"$set": {**claimed(worker, timeout, limit), "inBatch": True}}]
+        stages = [{"$set": {**claimed(worker, timeout, limit, self._version()), "inBatch": True}}]
         written = update_each(self._current, list(passes), guard, stages)
         if written.whole and not written.count:
             return []
@@ -76,7 +77,7 @@ class DecisionBatches:
         Restorable, as `Decisions.claim_ready` is.
         """
         guard: Document = {"actor": actor, "epoch": epoch, "state": WAITING, "eta": None, "delay": None}
-        fields = {**claimed_ready(worker, timeout, limit), "pass": pass_key, "inBatch": True}
+        fields = {**claimed_ready(worker, timeout, limit, self._version()), "pass": pass_key, "inBatch": True}
         written = update_each(self._current, list(ready), guard, [{"$set": fields}])
         if written.whole and not written.count:
             return []
@@ -110,7 +111,7 @@ class DecisionBatches:
             children = {one.id: [to_document(child) for child in one.children] for one, _ in alike}
             scheduled = by_id(children) if any(children.values()) else literal([])
             guard = may_finish(passes, epoch, restarts, accept_first)
-            stages = finish(by_id(outcomes), scheduled, worker, apply_timeout, in_batch=True)
+            stages = finish(by_id(outcomes), scheduled, worker, apply_timeout, self._version(), in_batch=True)
             # What can't be written stays as it is: at its deadline it is seen to, by itself.
             written = update_each(self._committed, list(outcomes), guard, stages, pass_over=lambda _: None)
             if written.whole and written.count == len(alike):

@@ -11,6 +11,7 @@ from recovery.records import (
     Decision,
     DecisionState,
     Outcome,
+    Refused,
     RetryState,
     TaskLimit,
     from_document,
@@ -24,13 +25,14 @@ QUEUED, WORKING = DecisionState.QUEUED.value, DecisionState.WORKING.value
 FINISHED = DecisionState.FINISHED.value
 CLAIMED = {"outcome": False, "children": False}
 """An undecided task has neither; one that another program put back would bring 16 MB that no attempt looks at."""
-_COPIED = frozenset({"call", "attempts", "claimedAt"})
-"""Fields that no scanner reads and that an attempt can do without: the Task has the call."""
+_COPIED = frozenset({"call", "attempts", "claimedAt", "refused"})
+"""Fields that an attempt can do without: the Task has the call."""
 
 
-def claimed(worker: str, timeout: float, limit: TaskLimit | None) -> Document:
-    """The fields that a claim sets."""
+def claimed(worker: str, timeout: float, limit: TaskLimit | None, version: str | None) -> Document:
+    """The fields that a claim sets. `version` is that of the worker's application."""
     return {
+        **of_version(version),
         "state": WORKING,
         "worker": literal(worker),
         "claimedAt": "$$NOW",
@@ -40,9 +42,14 @@ def claimed(worker: str, timeout: float, limit: TaskLimit | None) -> Document:
     }
 
 
-def claimed_ready(worker: str, timeout: float, limit: TaskLimit | None) -> Document:
+def claimed_ready(worker: str, timeout: float, limit: TaskLimit | None, version: str | None) -> Document:
     """The same of a decision that was not queued: both in one."""
-    return {**claimed(worker, timeout, limit), "queuedAt": "$$NOW", "enqueuedAt": FIRST_QUEUED}
+    return {**claimed(worker, timeout, limit, version), "queuedAt": "$$NOW", "enqueuedAt": FIRST_QUEUED}
+
+
+def of_version(version: str | None) -> Document:
+    """The field that records which version of the application runs an attempt, or ran it; none if nobody knows."""
+    return {} if version is None else {"version": literal(version)}
 
 
 def work_deadline(timeout: float, limit: TaskLimit | None) -> Document:
@@ -59,11 +66,14 @@ def finished(
     accept_first: bool,
     worker: str,
     apply_timeout: float,
+    version: str | None,
 ) -> tuple[Document, list[Document]]:
     """Condition and stages of the update that finishes a decision."""
     guard = may_finish(decision.pass_key, decision.epoch, decision.restarts, accept_first and outcome.error is None)
     told = literal(to_document(outcome)), literal([to_document(child) for child in children])
-    return {"_id": decision.id, **guard}, finish(*told, worker, apply_timeout, in_batch=bool(decision.in_batch))
+    return {"_id": decision.id, **guard}, finish(
+        *told, worker, apply_timeout, version, in_batch=bool(decision.in_batch)
+    )
 
 
 def may_finish(pass_key: str | Document | None, epoch: int, restarts: int | None, accept_first: bool) -> Document:
@@ -77,9 +87,13 @@ def may_finish(pass_key: str | Document | None, epoch: int, restarts: int | None
     return {"$or": [guard, {**life, "state": {"$in": [WORKING, QUEUED, DELAYED]}}]}
 
 
-def finish(outcome: Any, children: Any, worker: str, apply_timeout: float, *, in_batch: bool) -> list[Document]:
-    """The stages of a finish with these expressions."""
+def finish(
+    outcome: Any, children: Any, worker: str, apply_timeout: float, version: str | None, *, in_batch: bool
+) -> list[Document]:
+    """The stages of a finish with these expressions. The version is set anew: the result may be that of an attempt
+    before the last claim."""
     fields = {
+        **of_version(version),
         "state": FINISHED,
         "outcome": {"$mergeObjects": [outcome, {"finishedAt": "$$NOW"}]},
         "children": children,
@@ -91,16 +105,28 @@ def finish(outcome: Any, children: Any, worker: str, apply_timeout: float, *, in
 
 
 def retried_later(
-    decision: Decision, retry: RetryState, seconds: float, limit: TaskLimit | None
+    decision: Decision, retry: RetryState | None, seconds: float, limit: TaskLimit | None
 ) -> tuple[Document, list[Document]]:
     """Condition and stages of the update that has a task tried again after so many seconds."""
     guard = {"_id": decision.id, "state": WORKING, "pass": decision.pass_key}
     due = after(seconds)
     # By its eta every rule knows when it is due; what it was delayed by at first is over.
-    fields = {"state": DELAYED, "retry": literal(to_document(retry)), "eta": due}
+    fields: Document = {"state": DELAYED, "eta": due}
+    if retry is not None:
+        fields["retry"] = literal(to_document(retry))
     # Not past the end of its time: it is looked at then, and ends.
     fields["recoveryTime"] = due if limit is None else to_come({"$min": [due, task_end(limit.seconds)]})
-    return guard, [{"$set": fields}, {"$unset": ["worker", "delay", "inBatch"]}]
+    return guard, [{"$set": fields}, {"$unset": ["worker", "delay", "inBatch", "refused"]}]
+
+
+def given_back_refused(
+    decision: Decision, refused: Refused, retry: RetryState | None, seconds: float, limit: TaskLimit | None
+) -> tuple[Document, list[Document]]:
+    """Condition and stages of the update that gives back a task whose call the worker's code does not accept."""
+    guard, stages = retried_later(decision, retry, seconds, limit)
+    fields = {"refused": literal(to_document(refused)), "attempts": refused.attempts}
+    # Its function was not called by this version.
+    return guard, [*stages, {"$set": fields}, {"$unset": "version"}]
 
 
 def claimed_of(document: Document) -> Decision:

@@ -6,11 +6,12 @@ whether it took place. What they set stands in `decision_updates`, updates of ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from pymongo import UpdateOne
+from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError, OperationFailure
 
 from recovery.records import (
@@ -18,6 +19,7 @@ from recovery.records import (
     Decision,
     DecisionState,
     Outcome,
+    Refused,
     RetryState,
     TaskLimit,
     to_document,
@@ -37,6 +39,7 @@ from recovery.store.lifecycle.decision_updates import (
     claimed_of,
     claimed_ready,
     finished,
+    given_back_refused,
     retried_later,
     work_deadline,
 )
@@ -69,7 +72,11 @@ def queued(decision: Decision) -> Queued:
 
 @translated
 class Decisions(DecisionQueries):
-    """The collection `decisions`."""
+    """The collection `decisions`. `version` returns that of the application in whose name attempts are claimed."""
+
+    def __init__(self, collection: Collection[Document], version: Callable[[], str | None]) -> None:
+        super().__init__(collection)
+        self._version = version
 
     def insert(self, decisions: Sequence[Decision]) -> int:
         """Save new decisions, all waiting; those that are there already are left as they are. How many were not.
@@ -122,7 +129,10 @@ class Decisions(DecisionQueries):
         if limit is not None:
             guard["$expr"] = {"$gt": [task_end(limit.seconds), "$$NOW"]}
         found = self._current.find_one_and_update(
-            guard, [{"$set": claimed(worker, timeout, limit)}], projection=CLAIMED, return_document=True
+            guard,
+            [{"$set": claimed(worker, timeout, limit, self._version())}],
+            projection=CLAIMED,
+            return_document=True,
         )
         return claimed_of(found) if found else None
 
@@ -143,7 +153,7 @@ class Decisions(DecisionQueries):
         """
         found = self._current.find_one_and_update(
             {"_id": decision_id, "actor": actor, "epoch": epoch, "state": WAITING, "eta": None, "delay": None},
-            [{"$set": {**claimed_ready(worker, timeout, limit), "pass": pass_key}}],
+            [{"$set": {**claimed_ready(worker, timeout, limit, self._version()), "pass": pass_key}}],
             projection=CLAIMED,
             return_document=True,
         )
@@ -222,7 +232,7 @@ class Decisions(DecisionQueries):
         the current pass (docs/records.md, 'What may be accepted'). False: the result is stale. An attempt that asks
         again after a lost reply gets True if its own result is the one that was taken.
         """
-        guard, stages = finished(decision, outcome, children, accept_first, worker, apply_timeout)
+        guard, stages = finished(decision, outcome, children, accept_first, worker, apply_timeout, self._version())
         if self._committed.update_one(guard, stages).matched_count == 1:
             return True
         return self._was_taken(decision, outcome)
@@ -245,10 +255,10 @@ class Decisions(DecisionQueries):
         None. It is claimed only if the first was finished: that one is an upsert, and where its condition does not
         match it fails, since there is a record of its id; an error ends an ordered bulk.
         """
-        guard, stages = finished(decision, outcome, (), accept_first, worker, apply_timeout)
+        guard, stages = finished(decision, outcome, (), accept_first, worker, apply_timeout, self._version())
         first: Document = {"_id": successor.id, "actor": successor.actor, "state": WAITING}
         first |= {"epoch": successor.epoch, "attempts": successor.attempts}
-        claim = {**claimed_ready(worker, timeout, limit), "pass": successor.pass_key}
+        claim = {**claimed_ready(worker, timeout, limit, self._version()), "pass": successor.pass_key}
         writes = [UpdateOne(guard, stages, upsert=True), UpdateOne(first, [{"$set": claim}])]
         try:
             done = self._committed.bulk_write(writes, ordered=True)
@@ -274,6 +284,34 @@ class Decisions(DecisionQueries):
             return True
         ours = {"_id": decision.id, "retry.pass": retry.pass_key}
         return self._committed.find_one(ours, {"_id": True}) is not None
+
+    def give_back_refused(
+        self,
+        decision: Decision,
+        refused: Refused,
+        retry: RetryState | None,
+        seconds: float,
+        limit: TaskLimit | None = None,
+    ) -> bool:
+        """working → delayed, for a task whose call the worker's code does not accept. Its attempt is not counted.
+
+        Restorable: a task that a failover takes back to `working` is overdue at its deadline.
+
+        Args:
+            decision: As the attempt claimed it.
+            refused: Who has refused the task, this time included.
+            retry: The retries of the task, if there were any.
+            seconds: The delay.
+            limit: The task's `task_timeout`.
+
+        Returns:
+            False if the attempt no longer holds the claim. True for an attempt that asks again after a lost reply.
+        """
+        guard, stages = given_back_refused(decision, refused, retry, seconds, limit)
+        if self._current.update_one(guard, stages).matched_count == 1:
+            return True
+        ours = {"_id": decision.id, "refused.pass": refused.pass_key}
+        return self._current.find_one(ours, {"_id": True}) is not None
 
     def _was_taken(self, decision: Decision, outcome: Outcome) -> bool:
         """Whether a result that is not accepted now was accepted before, and the reply lost.

@@ -25,8 +25,9 @@ class Workers:
 
     def beat(self, worker: Worker, timeout: float) -> datetime:
         """Say that a worker lives: its record, with a new deadline; when that was. A record that was removed comes
-        back."""
-        times = {"startedAt": {"$ifNull": ["$startedAt", "$$NOW"]}, "recoveryTime": after(timeout)}
+        back, as it had registered first."""
+        registered = "$$NOW" if worker.started_at is None else literal(worker.started_at)
+        times = {"startedAt": {"$ifNull": ["$startedAt", registered]}, "recoveryTime": after(timeout)}
         record = {"$mergeObjects": [literal(to_document(worker)), times]}
         written: Any = self._current.find_one_and_update(
             {"_id": worker.id}, [{"$replaceWith": record}], {"recoveryTime": True}, upsert=True, return_document=True
@@ -54,6 +55,29 @@ class Workers:
     def serve_spark(self) -> bool:
         """Whether a worker lives that takes what is left to Spark."""
         return self._current.find_one({"spark": True, "$expr": ALIVE}, {"_id": True}) is not None
+
+    def versions_serving(self, actor: str, pinned_to: str | None = None) -> frozenset[str | None]:
+        """Return the versions of the application that the live workers have which serve an actor, and which run tasks
+        that are pinned to this version, if one is given. None stands for the workers that do not record their version.
+        Reads all workers, which are few."""
+        serving: Document = {"queues": actor, "$expr": ALIVE}
+        if pinned_to is not None:
+            serving["$or"] = [{"applicationVersion": pinned_to}, {"compatibleWith": pinned_to}]
+        found = self._current.find(serving, {"applicationVersion": True})
+        versions = (document.get("applicationVersion") for document in found)
+        return frozenset(version if isinstance(version, str) else None for version in versions)
+
+    def serving(self, actor: str) -> list[Worker]:
+        """Return the live workers that serve an actor, without what they know of their queues."""
+        return list(readable(Worker, self._current.find({"queues": actor, "$expr": ALIVE}, {"polls": False})))
+
+    def newest_version(self, actor: str) -> str | None:
+        """Return the newest version of the application that serves an actor: that of its live worker that registered
+        last. None if there is none, or if that worker does not record it."""
+        serving: Document = {"queues": actor, "$expr": ALIVE}
+        found = self._current.find_one(serving, {"applicationVersion": True}, sort=[("startedAt", -1), ("_id", -1)])
+        version = (found or {}).get("applicationVersion")
+        return version if isinstance(version, str) else None
 
     def remove(self, worker_ids: Sequence[str]) -> int:
         """Forget workers that are gone and whose claims were seen to; how many were there."""

@@ -33,7 +33,7 @@ FINISHED = DecisionState.FINISHED.value
 _LINKS = {"children._id": True, "children.deps": True, "outcome.waits": True}
 _PUT_BACK = (
     *("pass", "outcome", "worker", "claimedAt", "recoveryTime", "enqueuedAt", "queuedAt", "lostAttempt", "losses"),
-    *("retry", "restarts", "inBatch", "alone"),
+    *("retry", "refused", "restarts", "inBatch", "alone", "version"),
 )
 
 
@@ -131,10 +131,10 @@ class Redos:
 
     def put_back(self, process_id: str, epoch: int, tasks: Collection[str]) -> int:
         """Whatever their state → waiting in this epoch. What they had scheduled stays with them: somebody else who
-        carries this out has to know it. An eta that was a retry's is gone."""
+        carries this out has to know it. An eta that was a retry's or a refusal's is gone."""
         fields = {"state": DecisionState.WAITING.value, "epoch": epoch, "attempts": 0, "timeouts": 0}
-        retried = {"$eq": [{"$type": "$retry"}, "missing"]}
-        eta = {"eta": {"$cond": [retried, "$eta", "$$REMOVE"]}}
+        as_scheduled = {"$and": [{"$eq": [{"$type": f"${name}"}, "missing"]} for name in ("retry", "refused")]}
+        eta = {"eta": {"$cond": [as_scheduled, "$eta", "$$REMOVE"]}}
         stages: list[Document] = [{"$set": eta}, {"$set": fields}, {"$unset": list(_PUT_BACK)}]
         return self._each(process_id, epoch, tasks, stages)
 

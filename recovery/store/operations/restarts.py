@@ -86,7 +86,7 @@ class Restarts:
                 "restarts": restarts + 1,
                 "timeouts": 0,
             }
-            gone = ["outcome", "worker", "children", "lostAttempt", "retry", "alone"]
+            gone = ["outcome", "worker", "children", "lostAttempt", "retry", "refused", "alone"]
             sooner = {"recoveryTime": {"$min": ["$recoveryTime", task_end_by_actor(timeouts)]}}
             stages: list[Document] = [{"$set": fields}, {"$unset": gone}, *([{"$set": sooner}] if timeouts else [])]
             self._decisions.update_many({**broken, **same}, stages)

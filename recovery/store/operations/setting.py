@@ -60,6 +60,10 @@ class Setting:
         late = {**among, "state": DecisionState.DELAYED.value, "retry.until": {"$type": "date"}}
         late["$expr"] = {"$gt": ["$eta", "$retry.until"]}
         self._decisions.update_many(late, [{"$set": {"eta": "$$NOW"}}])
+        # A refused task waits for seconds.
+        refused = {"refused": {"$exists": True}, "retry": None, "$expr": {"$gt": ["$eta", _AHEAD]}}
+        delayed = {**among, "state": DecisionState.DELAYED.value}
+        self._decisions.update_many({**delayed, **refused}, [{"$set": {"eta": "$$NOW"}}])
         due: dict[DecisionState, Any] = {DecisionState.QUEUED: "$$NOW", DecisionState.DELAYED: to_come(_DELAYED_UNTIL)}
         for state, moment in due.items():
             changed += self._bring_forward({**among, "state": state.value}, moment)

@@ -110,11 +110,16 @@ class Hung:
 
 
 def _may_be_older(claim: Claim, decision: Document | None) -> bool:
-    """Whether a record may be from before the claim: each claim counts up its attempts."""
+    """Whether a record may be from before the claim: each claim counts up its attempts.
+
+    An earlier claim that was refused is not counted any more. It had the same number as this one, under another pass.
+    """
     if decision is None:
         return True
-    attempts = decision.get("attempts", 0)
-    return not (isinstance(attempts, int) and attempts >= claim.attempts)
+    attempts, is_claimed = decision.get("attempts", 0), decision.get("state") == WORKING
+    if not isinstance(attempts, int) or attempts < claim.attempts:
+        return True
+    return attempts == claim.attempts and is_claimed and decision.get("pass") not in (claim.pass_key, None)
 
 
 def _fate(claim: Claim, decision: Document | None) -> Fate:

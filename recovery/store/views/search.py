@@ -92,7 +92,8 @@ class Search:
         for source in plan.candidates:
             bounds: Document = {source.key: {"$gte": ""}}
             asked = {"$and": [bounds, source.filter]} if source.filter else bounds
-            told = self._told[source.collection].find(asked, KEY).sort(source.key, 1).limit(1).explain()
+            first = self._told[source.collection].find(asked, KEY).sort(source.key, 1).limit(1)
+            told = (first if source.index is None else first.hint(source.index)).explain()
             index = _index_of(told["queryPlanner"]["winningPlan"])
             steps.append(f"{source.collection} by {f'index {index}' if index else 'reading all of it'}")
             passes_over = bool(source.filter) or not plan.exact
@@ -138,6 +139,8 @@ class Search:
         query = {"$and": [{source.key: bounds}, source.filter]} if source.filter else {source.key: bounds}
         found = self._told[source.collection].find(query, KEY if own_ids else {source.key: True})
         ids, read = dict[str, None](), 0
+        if source.index is not None:
+            found.hint(source.index)
         for document in found.sort(source.key, 1).limit(size):
             read += 1
             key = document.get(source.key)

@@ -36,6 +36,8 @@ class Source:
     """The field with the process's id, alone or as `P/T`."""
     few: bool = False
     """Whether it is of what is wrong, and not of what exists: found without going through all processes."""
+    index: str | None = None
+    """The index to find it by, whose few matches are then sorted; None: MongoDB chooses."""
 
 
 def sources(term: Term) -> list[Source]:
@@ -85,6 +87,11 @@ def _of_overdue(_: Term) -> list[Source]:
     return [Source(name, dict(OVERDUE)) for name in (schema.PROCESSES, schema.GRAPHS, schema.DECISIONS)]
 
 
+def _of_refused(_: Term) -> list[Source]:
+    # Of these there is an index.
+    return [Source(schema.DECISIONS, schema.WAITS_FOR_NEWER_WORKER, few=True, index="refused")]
+
+
 def _of_error(term: Term) -> list[Source]:
     name = {"error": "kind"}.get(term.field, term.field)
     wanted = _compared(term) if term.field == "code" else _text(term)
@@ -101,6 +108,10 @@ def _of_actor(term: Term) -> list[Source]:
         Source(schema.DECISIONS, {"state": {"$in": live}, "actor": _text(term)}),
         Source(schema.INTERRUPTIONS, {"actor": _text(term)}),
     ]
+
+
+def _of_version(term: Term) -> list[Source]:
+    return [Source(name, {"version": _text(term)}) for name in (schema.PROCESSES, schema.DECISIONS)]
 
 
 def _of_timeouts(term: Term) -> list[Source]:
@@ -120,12 +131,14 @@ _SOURCES: dict[str, Callable[[Term], list[Source]]] = {
     "ended": _of_time,
     "idle": _of_idle_time,
     "overdue": _of_overdue,
+    "refused": _of_refused,
     "error": _of_error,
     "message": _of_error,
     "fingerprint": _of_error,
     "code": _of_error,
     "actor": _of_actor,
     "timeouts": _of_timeouts,
+    "version": _of_version,
     "rule": _of_rule,
 }
 """For each field of the search language, the function that returns its sources."""

@@ -227,7 +227,11 @@ class Lifeline:
             polls=polls,
             clock_ahead=self.judging.clock.wall_ahead,
         )
-        return self.judging.look_at_clock(lambda: self._own.workers.beat(record, timeout))
+        now = self.judging.look_at_clock(lambda: self._own.workers.beat(record, timeout))
+        if self.worker.started_at is None:
+            # Kept: a record that others removed while this worker was cut off must not make its version the newest.
+            self.worker = self.worker.evolve(started_at=now)
+        return now
 
     def _look_at_others(self) -> Look:
         last, self._looked, self._nobody_scans = self._looked, None, False

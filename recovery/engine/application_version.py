@@ -1,0 +1,86 @@
+"""The version of an application: what its code gives, its distribution's, or a hash of its actors' signatures."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from typing import Any, Protocol
+
+from recovery.errors import InputError
+from recovery.records import given
+from recovery.records.names import CANARY
+
+WANTED = "letters, digits, '_', '.', '+', '!' and '-', at most 50, a letter or digit first"
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+!-]{0,49}")
+_HASH_DIGITS = 12
+
+
+class HasFunction(Protocol):
+    """An actor, as far as its signature is concerned."""
+
+    @property
+    def function(self) -> Callable[..., Any]: ...
+
+
+def checked_version(version: Any, argument: str = "version") -> str:
+    """Return a version that an application can have. Raises InputError."""
+    if not isinstance(version, str) or not _VERSION.fullmatch(version):
+        raise InputError(
+            f"Recovery({argument}={given.shown(version)}): the version of an application has {WANTED}, as in 1.4.0"
+        )
+    return given.exact(version)
+
+
+def checked_versions(versions: Iterable[Any]) -> frozenset[str]:
+    """Return versions with which an application is compatible. Raises InputError."""
+    if isinstance(versions, str | bytes) or not isinstance(versions, Iterable):
+        told = given.shown(versions)
+        raise InputError(f'Recovery(compatible_with={told}): give it a list of versions, as in ["1.3.0", "1.4.0"]')
+    return frozenset(checked_version(one, "compatible_with") for one in versions)
+
+
+def default_version(module: str, actors: Mapping[str, HasFunction]) -> str:
+    """Return the version of an application whose code gives none.
+
+    Args:
+        module: The module that makes the application.
+        actors: All of its actors by name.
+
+    Returns:
+        The version of the distribution that installed the module's top-level package, if there is exactly one.
+        Otherwise `actors-` and a hash of the names and parameters of the actors. Code that is installed in editable
+        mode belongs to no distribution here: its version stays the same while it is edited.
+    """
+    return _distribution_version(module.partition(".")[0]) or _hash(actors)
+
+
+@cache
+def _distribution_version(package: str) -> str | None:
+    distributions = set(packages_distributions().get(package, ()))
+    if len(distributions) != 1:
+        return None
+    try:
+        found = version(distributions.pop())
+    except PackageNotFoundError:  # uninstalled a moment ago
+        return None
+    return found if _VERSION.fullmatch(found) else None
+
+
+def _hash(actors: Mapping[str, HasFunction]) -> str:
+    # Workers add the canary to the actors of the application; clients do not.
+    lines = sorted(f"{name}({', '.join(_parameters(one.function))})" for name, one in actors.items() if name != CANARY)
+    return f"actors-{hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:_HASH_DIGITS]}"
+
+
+def _parameters(function: Callable[..., Any]) -> Iterable[str]:
+    """The name and kind of each parameter, and whether it has a default. The default's own text is left out: it may
+    contain an address, which differs between processes."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # written in C
+        return ()
+    return (f"{one.kind.name} {one.name}{'=' if one.default is not one.empty else ''}" for one in parameters)

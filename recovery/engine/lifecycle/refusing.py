@@ -1,0 +1,134 @@
+"""A task whose call the code of this worker does not accept: it waits for a worker of another version.
+
+    working → delayed, with who refused it and why; the Decision scanner queues it (DUE)
+
+Guarantees:
+    - The function is not called, and neither an attempt nor a retry is counted.
+    - The delay grows: 1, 2, 4 … up to MAX_DELAY seconds.
+    - The task ends with an error only if every version among the live workers that serve its actor has refused it for
+      `version_grace`.
+
+Metrics: recovery_calls_refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+
+from recovery import metrics
+from recovery.durations import show_duration
+from recovery.engine.actors.actor import Actor
+from recovery.engine.actors.call import of_error, pass_of
+from recovery.engine.actors.resolve import CallRefused
+from recovery.engine.outages import through_outage
+from recovery.engine.resources import Resources
+from recovery.records import Decision, Outcome, Refused, RetryState, VersionRefusal
+from recovery.retry import Classified
+from recovery.retry.codes import CALL_REFUSED
+from recovery.retry.reasons import UNKNOWN
+
+log = logging.getLogger(__name__)
+
+MAX_DELAY = 30.0
+"""Seconds after which a refused task is queued again, at most. A new worker then has it within this time."""
+MAX_VERSIONS = 16
+"""Versions whose refusals of a task are kept, at most: the latest ones."""
+NO_RETRY = "no live worker has code that accepts it"
+
+
+def give_back_or_end(
+    resources: Resources, actor: Actor[..., object], decision: Decision, refusal: CallRefused
+) -> tuple[Outcome | None, bool]:
+    """Give back a claimed task that this worker's code does not accept, or return what it ends with.
+
+    Returns:
+        The error to end the task with, or None; then whether the task was given back. If neither, this attempt no
+        longer holds the claim.
+
+    Raises:
+        StoreError: MongoDB was away for longer than the task's `worker_timeout`.
+    """
+    store, timeout, version = resources.store, actor.preferences.worker_timeout, resources.version()
+    metrics.CALLS_REFUSED.labels(actor.name).inc()
+    now = through_outage(resources, store.now, timeout, decision.id)
+    refused = add_refusal(decision, version, str(refusal), now)
+    grace = timedelta(seconds=resources.settings.version_grace)
+    live: frozenset[str | None] = frozenset({version})
+    if is_refused_by_all(refused, live, now - grace):  # else nobody else's refusal matters yet
+        serving = store.workers.versions_serving
+        live |= through_outage(resources, lambda: serving(actor.name, decision.pinned_to), timeout, decision.id)
+        if is_refused_by_all(refused, live, now - grace):
+            return _error(actor.name, decision, refused, live, resources.settings.version_grace), False
+    delay = delay_after(refused.count)
+    written = give_back(resources, actor, decision, refused, delay)
+    if written:
+        # Once for each version: a task that waits for hours is refused every MAX_DELAY seconds.
+        level = logging.WARNING if refused.by[-1].since == now else logging.DEBUG
+        log.log(
+            level, "%s %s waits for a newer worker: %s %s (version %s of the application); queued again in %g s",
+            actor.name, decision.id, actor.name, refusal, version, delay,
+        )  # fmt: skip
+    return None, written
+
+
+def give_back(
+    resources: Resources, actor: Actor[..., object], decision: Decision, refused: Refused, delay: float
+) -> bool:
+    """Give back a claimed task that this worker refuses, to be queued again after so many seconds.
+
+    Returns:
+        False if this attempt no longer holds the claim.
+
+    Raises:
+        StoreError: MongoDB was away for longer than the task's `worker_timeout`.
+    """
+    retry, limit = _later(decision.retry, delay), actor.preferences.task_limit
+    return through_outage(
+        resources,
+        lambda: resources.store.decisions.give_back_refused(decision, refused, retry, delay, limit),
+        actor.preferences.worker_timeout,
+        decision.id,
+    )
+
+
+def add_refusal(decision: Decision, version: str, why: str, now: datetime) -> Refused:
+    """Return the refusals of a claimed task with one more. They begin anew if an attempt has begun since the last."""
+    attempts, before = max(0, decision.attempts - 1), decision.refused
+    if before is None or before.attempts != attempts:
+        before = Refused(count=0, attempts=attempts, pass_key="", by=())
+    since = next((one.since for one in before.by if one.version == version), now)
+    others = [one for one in before.by if one.version != version]
+    last = VersionRefusal(version=version, since=min(since, now), why=why)
+    by = (*others[1 - MAX_VERSIONS :], last)
+    return Refused(count=before.count + 1, attempts=attempts, pass_key=pass_of(decision), by=by)
+
+
+def is_refused_by_all(refused: Refused, versions: frozenset[str | None], since: datetime) -> bool:
+    """Return whether each of these versions has refused a task since this moment, or longer."""
+    return versions <= {one.version for one in refused.by if one.since <= since}
+
+
+def delay_after(refusals: int) -> float:
+    """Seconds after which a task is queued again that was refused this many times in a row."""
+    return float(min(MAX_DELAY, 2 ** min(refusals - 1, 10)))
+
+
+def _later(retry: RetryState | None, delay: float) -> RetryState | None:
+    """The retries of a task, as if all of them had been later: their total duration does not count the delay."""
+    if retry is None:
+        return None
+    by = timedelta(seconds=delay)
+    cycles = tuple(cycle.evolve(since=cycle.since + by) for cycle in retry.cycles)
+    return retry.evolve(since=retry.since + by, until=retry.until + by, cycles=cycles)
+
+
+def _error(actor: str, decision: Decision, refused: Refused, live: frozenset[str | None], grace: float) -> Outcome:
+    reasons = "; ".join(f"{one.version}: {one.why}" for one in refused.by if one.version in live)
+    error = CallRefused(
+        f"no live worker accepts this call of {actor}: every version of the application has refused it for at least "
+        f"{show_duration(grace)} ({reasons}). Start workers whose code accepts it, then restart the task"
+    )
+    outcome = of_error(error, decision, Classified(CALL_REFUSED, UNKNOWN))
+    assert outcome.error is not None
+    return outcome.evolve(error=outcome.error.evolve(no_retry=NO_RETRY))

@@ -1,0 +1,101 @@
+"""The version of an application: given, its distribution's, or a hash of what its actors are called with."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from recovery import Recovery
+from recovery.engine.application_version import default_version
+from recovery.errors import InputError
+from recovery.settings import load
+from recovery.worker.canary import add_canary
+
+
+def of(*functions: Any) -> str:
+    app = Recovery(load())
+    for function in functions:
+        app.actor()(function)
+    return app.version
+
+
+def one(a: int, *, b: str = "") -> None: ...
+
+
+def two(a: int) -> None: ...
+
+
+def test_a_version_is_as_given() -> None:
+    assert Recovery(load(), version="1.4.0+g1a2b3c").version == "1.4.0+g1a2b3c"
+
+
+@pytest.mark.parametrize("version", ["", " 1", "1 2", "1\n", "v" * 51, "-1", 1.4, b"1"])
+def test_what_can_be_no_version_is_refused(version: Any) -> None:
+    with pytest.raises(InputError, match="the version of an application has letters, digits"):
+        Recovery(load(), version=version)
+
+
+def test_by_default_it_is_that_of_the_distribution_that_the_package_belongs_to() -> None:
+    assert default_version("pymongo.collection", {}) == importlib.metadata.version("pymongo")
+
+
+def test_code_that_nobody_installed_is_told_apart_by_the_parameters_of_its_actors() -> None:
+    first = of(one, two)
+    assert first.startswith("actors-")
+    assert first == of(two, one)
+
+    def two_more(a: int, more: int) -> None: ...
+
+    def two_optional(a: int = 1) -> None: ...
+
+    def two_by_name(*, a: int) -> None: ...
+
+    others = {first, of(one)}
+    for changed in (two_more, two_optional, two_by_name):
+        changed.__name__ = "two"
+        others.add(of(one, changed))
+    assert len(others) == 5
+
+
+def test_an_actor_that_is_registered_later_counts() -> None:
+    app = Recovery(load())
+    app.actor()(one)
+    before = app.version
+    app.actor()(two)
+    assert app.version != before
+    assert app.version == of(one, two)
+
+
+def test_the_canary_of_workers_is_not_part_of_it() -> None:
+    app = Recovery(load(canary=True))
+    app.actor()(one)
+    before = app.version
+    add_canary(app)
+    del app.__dict__["version"]
+    assert app.version == before
+
+
+def test_it_is_the_same_in_each_process() -> None:
+    code = (
+        "from recovery import Recovery\n"
+        "app = Recovery()\n"
+        "@app.actor()\n"
+        "def add(a, b=object(), *c, d={1, 2, 'x', 'y'}): ...\n"
+        "print(app.version)"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(told) == 1
