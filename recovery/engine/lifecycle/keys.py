@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from recovery.engine.actors.actor import Actor, encode_call
 from recovery.errors import InputError
 from recovery.printable import printable
 from recovery.records import given
@@ -79,3 +80,12 @@ def _by_name(
         elif kinds[n] not in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL):
             named[n] = value
     return positional, named
+
+
+def encode_start(actor: Actor[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, str | None]:
+    """Return the JSON text of what a process is started with, and its key. Raises InputError."""
+    actor.check_call(args, kwargs)
+    encoded = encode_call(actor.name, args, kwargs)
+    if encoded.promises:
+        raise InputError(f"arguments of {actor.name}: a process can't be started with a promise; use its value")
+    return encoded.text, key_of(actor.name, actor.key, actor.function, args, kwargs) if actor.key is not None else None
