@@ -10,7 +10,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 from recovery import tracing
 from recovery.engine import naming
-from recovery.engine.actors.actor import Actor, call_of, check_function, encode_call
+from recovery.engine.actors.actor import Actor, call_of, check_function
 from recovery.engine.actors.declared import (
     actor_preferences,
     as_settings,
@@ -24,10 +24,10 @@ from recovery.engine.lifecycle import custom_ids
 from recovery.engine.lifecycle import start as starting
 from recovery.engine.lifecycle.applier import Applier
 from recovery.engine.lifecycle.custom_ids import IfExists
-from recovery.engine.lifecycle.keys import check_key_function, key_of
+from recovery.engine.lifecycle.keys import check_key_function
 from recovery.engine.lifecycle.registrar import Registrar
 from recovery.engine.lifecycle.results import await_result
-from recovery.engine.lifecycle.start import Started
+from recovery.engine.lifecycle.start import Started, encode_start
 from recovery.engine.lifecycle.start_many import starting_many
 from recovery.engine.operations.abort import abort_process, abort_replaced
 from recovery.engine.operations.restart import restart_if_broken, restart_process
@@ -271,7 +271,7 @@ class Recovery:
         custom_id = given.text(custom_id, "custom_id") if custom_id is not None else None
         policy = custom_ids.checked(if_exists, custom_id)
         labelled = encode_labels(labels) if labels is not None else ()
-        text, key = _encoded(actor, args, kwargs)
+        text, key = encode_start(actor, args, kwargs)
         kind = self._kind(actor)
         retry, context = process.start_options if isinstance(process, Actor) else (None, None)
         started = starting.start(
@@ -325,7 +325,7 @@ class Recovery:
             if len(keys) != len(calls):
                 raise InputError(f"{len(keys):,} custom_ids for {len(calls):,} processes: give one for each")
         labelled = encode_labels(labels) if labels is not None else ()
-        encoded = [_encoded(actor, *call) for call in calls]
+        encoded = [encode_start(actor, *call) for call in calls]
         kind = self._kind(actor)
         retry, context = process.start_options if isinstance(process, Actor) else (None, None)
         wanted: list[Process] = []
@@ -391,12 +391,3 @@ class Recovery:
         Attempts that run lose their claim. Raises ProcessNotFound, and InputError for one that has finished.
         """
         abort_process(self.resources, process_id, reason)
-
-
-def _encoded(actor: Actor[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, str | None]:
-    """The JSON text of what a process is started with, and its key. Raises InputError."""
-    actor.check_call(args, kwargs)
-    encoded = encode_call(actor.name, args, kwargs)
-    if encoded.promises:
-        raise InputError(f"arguments of {actor.name}: a process can't be started with a promise; use its value")
-    return encoded.text, key_of(actor.name, actor.key, actor.function, args, kwargs) if actor.key is not None else None

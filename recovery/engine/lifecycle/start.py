@@ -12,9 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
 from recovery import tracing
+from recovery.engine.actors.actor import Actor, encode_call
 from recovery.engine.lifecycle.custom_ids import AbortReplaced, IfExists, gives_up, replace
+from recovery.engine.lifecycle.keys import key_of
 from recovery.engine.lifecycle.refusal import check_start
 from recovery.engine.lifecycle.registering import Register, after_saving, register_now
 from recovery.engine.outages import through_outage
@@ -202,3 +205,12 @@ def _check_arguments(resources: Resources, process: Process, wanted: Process) ->
     told = f"process {process.id} of type {wanted.type} has the custom_id {given.shown(wanted.custom_id)} already"
     advice = "give this one another, or ask for the process that is there by any_arguments=True (--any-arguments)"
     raise CustomIdTaken(f"{told}, and was started with {which}; {advice}", process.id)
+
+
+def encode_start(actor: Actor[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, str | None]:
+    """Return the JSON text of what a process is started with, and its key. Raises InputError."""
+    actor.check_call(args, kwargs)
+    encoded = encode_call(actor.name, args, kwargs)
+    if encoded.promises:
+        raise InputError(f"arguments of {actor.name}: a process can't be started with a promise; use its value")
+    return encoded.text, key_of(actor.name, actor.key, actor.function, args, kwargs) if actor.key is not None else None
