@@ -65,7 +65,7 @@ PINNED = "does not run it: the task is pinned to another version"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRefusal(Record):
-    """A version of the application whose code does not accept the call of a task."""
+    """A version of the application whose code does not accept the call of a task, or that a task is not pinned to."""
 
     version: str
     since: datetime

@@ -57,7 +57,11 @@ FIELDS: dict[str, Field] = {
         Field("ended", Kind.MOMENT, "When it ended; what runs did not."),
         Field("idle", Kind.SPAN, "For how long nothing has changed in a process that has not ended well."),
         Field("overdue", Kind.FLAG, "A deadline of one of its records is past."),
-        Field("refused", Kind.FLAG, "A task of it waits for a newer worker."),
+        Field(
+            "refused",
+            Kind.FLAG,
+            "A task of it waits for a newer worker, or for one of the version that it is pinned to.",
+        ),
         Field("error", Kind.TEXT, "The kind of an error for which it, or a task of it, has no result."),
         Field("message", Kind.PART, "A part of that error's message."),
         Field("code", Kind.NUMBER, "That error's code."),

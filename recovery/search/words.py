@@ -99,7 +99,7 @@ _TERMS: dict[str, Callable[[Term], str]] = {
     "ended": _moment("ended"),
     "idle": _idle,
     "overdue": lambda _: "with an overdue deadline",
-    "refused": lambda _: "with a task that waits for a newer worker",
+    "refused": lambda _: "with a task that waits for a newer worker, or for one of the version that it is pinned to",
     "error": _text("with the error"),
     "message": _text("with an error message"),
     "code": _number("with the error code"),

@@ -1,4 +1,5 @@
-"""Tasks that wait for a newer worker, because the code of those that claimed them does not accept their call."""
+"""Tasks that wait for another worker: the code of those that claimed them does not accept their call, or is of another
+version than they are pinned to."""
 
 from __future__ import annotations
 
