@@ -385,4 +385,7 @@ def test_a_process_with_a_task_that_waits_is_found_by_an_index(versions: Version
     assert old.store.search.page(query, None, 10) == [process_id]
     cost = old.store.search.cost(query)
     assert (cost.candidates, cost.slow) == (("decisions by index refused",), False)
-    assert in_words(query) == "processes with a task that waits for a newer worker"
+    assert (
+        in_words(query)
+        == "processes with a task that waits for a newer worker, or for one of the version that it is pinned to"
+    )
