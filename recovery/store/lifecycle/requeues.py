@@ -239,6 +239,13 @@ class Requeues:
         soon_from_now = after(soon * self._message_timeout)
         return self._sooner({"actor": actor, "state": QUEUED}, soon_from_now, "pending", paced=False)
 
+    def hurry_refused(self, actors: Sequence[str]) -> int:
+        """delayed because workers refuse them → due now, of these actors: a worker that serves them has registered, and
+        may accept them. Index `refused`."""
+        guard: Document = {"actor": {"$in": list(actors)}, "refused": {"$exists": True}, "state": DELAYED}
+        stages = [{"$set": {"eta": "$$NOW", "recoveryTime": "$$NOW"}}]
+        return self._current.update_many({**guard, "$expr": _NOT_PACED}, stages).modified_count
+
     def advance_lost(self, actor: str, until: datetime, patience: float) -> int:
         """queued tasks of an actor that were queued up to then, whose messages are lost: overdue now, if they are not
         looked at within so many seconds, nor have their turn by the pace. Index `pending`."""

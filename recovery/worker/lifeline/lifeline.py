@@ -83,7 +83,7 @@ class Lifeline:
         self._asked_to_look = False
         self._made_at, self._nobody_scans = time.monotonic(), False
         self._away_since: float | None = None
-        self._stepped = False
+        self._stepped, self._is_new = False, True
         self.judging = Judging(app.settings, self._rhythm, self._own.now, self._clock_stepped)
         """Whether this worker may call others lost, and scan."""
         self._queues = ServedQueues(app, self._own, worker, polls, self.judging.clock)
@@ -253,7 +253,14 @@ class Lifeline:
             self._beat_for_claims()
         self._queues.look_at_returned(paused)
         if self._settings.events:
+            self._hurry_refused()
             self._look_around(neighbours)
+
+    def _hurry_refused(self) -> None:
+        """Once this worker is registered: have tasks queued again that others refuse, because it may accept them."""
+        if self._is_new and self.worker.queues:
+            self._own.requeues.hurry_refused(self.worker.queues)
+        self._is_new = False
 
     def _clock_stepped(self) -> None:
         self._stepped = True
