@@ -377,6 +377,10 @@ def decisions_lost(broken: Broken) -> None:
         broken.db[name].delete_many({"_id": {"$regex": f"^{broken.id}/"}})
 
 
+def aborted_graph_epoch(broken: Broken) -> None:
+    broken.change("graphs", broken.id, {"$set": {"aborted": True, "epoch": 7}})
+
+
 def graph_epoch(broken: Broken) -> None:
     broken.change("graphs", broken.id, {"$set": {"epoch": 3}})
 
@@ -486,6 +490,7 @@ FAULTS = (
     Fault(Rule.GRAPH_CONTRADICTED, foreign_entry),
     Fault(Rule.DECISION_MISSING, decisions_lost, end=BROKEN, error="RecordsLost"),
     Fault(Rule.EPOCH_WRONG, graph_epoch),
+    Fault(Rule.EPOCH_WRONG, aborted_graph_epoch),
     Fault(Rule.EPOCH_WRONG, task_epoch),
     Fault(Rule.EPOCH_WRONG, process_epoch),
     Fault(Rule.TIME_IMPOSSIBLE, ended_at_no_time),

@@ -81,7 +81,7 @@ class Setting:
         # Read before the process: an abort ends that first, so what it has set by then is not taken for wrong.
         of_it = record_range(process_id)
         epochs = self._decisions.distinct("epoch", of_it)
-        graph = self._graphs.find_one({"_id": process_id, "aborted": None}, {"epoch": True})
+        graph = self._graphs.find_one({"_id": process_id}, {"epoch": True, "aborted": True})
         goes_on: Document = {"$in": [ProcessState.RUNNING.value, ProcessState.BROKEN.value]}
         # While tasks of it are put back its records are of two epochs.
         goes_on = {"_id": process_id, "state": goes_on, "redo": None}
@@ -90,7 +90,7 @@ class Setting:
             return 0
         epoch, changed = process["epoch"], 0
         if graph is not None and graph.get("epoch") != epoch:
-            seen = {"_id": process_id, "epoch": graph.get("epoch"), "aborted": None}
+            seen = {"_id": process_id, "epoch": graph.get("epoch"), "aborted": graph.get("aborted")}
             stages: list[Document] = [{"$set": {"epoch": epoch, **TOUCHED}}]
             changed += self._graphs.update_one(seen, stages).modified_count
         # None: of those that have none.
