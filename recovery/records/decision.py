@@ -80,7 +80,7 @@ class Refused(Record):
 
     count: int
     attempts: int
-    """The decision's `attempts` when the task was refused last: if they differ, an attempt has begun since."""
+    """The decision's `attempts` when the task was refused last, without that claim."""
     pass_key: str
     """The pass of the claim that was refused last: by it the worker knows its own write again."""
     by: tuple[VersionRefusal, ...] = ()
@@ -167,11 +167,8 @@ class Decision(OfTask):
     @property
     def waits_for_newer_worker(self) -> bool:
         """Whether the task was given back by a worker whose code does not accept its call, and was not begun since."""
-        if self.refused is None:
-            return False
-        # A retry, which is delayed as well, removes the refusals.
-        is_queued = self.state is DecisionState.QUEUED and self.attempts == self.refused.attempts
-        return is_queued or self.state is DecisionState.DELAYED
+        # An attempt that begins removes the refusals.
+        return self.refused is not None and self.state in (DecisionState.DELAYED, DecisionState.QUEUED)
 
     @property
     def waits_for_pinned_version(self) -> bool:

@@ -100,17 +100,7 @@ _DATE = {"$type": "date"}
 _LIVE = [state.value for state in LIVE_DECISIONS]
 _TO_BE_TAKEN = [state.value for state in (DecisionState.WAITING, DecisionState.DELAYED, DecisionState.QUEUED)]
 BEFORE_CLAIM = [DecisionState.DELAYED.value, DecisionState.QUEUED.value]
-WAITS_FOR_NEWER_WORKER: Document = {
-    "refused": {"$exists": True},
-    "state": {"$in": BEFORE_CLAIM},
-    # A task that an attempt has begun since waits for something else.
-    "$expr": {
-        "$or": [
-            {"$eq": ["$state", DecisionState.DELAYED.value]},
-            {"$eq": ["$attempts", "$refused.attempts"]},
-        ]
-    },
-}
+WAITS_FOR_NEWER_WORKER: Document = {"refused": {"$exists": True}, "state": {"$in": BEFORE_CLAIM}}
 """A filter of decisions whose tasks wait for a newer worker. Index `refused`."""
 _UNSUCCESSFUL = [ProcessState.BROKEN.value, ProcessState.ABORTED.value]
 

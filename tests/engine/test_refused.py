@@ -15,10 +15,12 @@ from recovery.engine.lifecycle.pace import Pace
 from recovery.engine.operations.redo import redo_process
 from recovery.health.process import look, repair
 from recovery.queue import MessageId
-from recovery.records import Decision, DecisionState, ProcessState, Refused, RetryState, VersionRefusal, Worker
+from recovery.records import Decision, DecisionState, ProcessState, Refused, RetryState, Worker
+from recovery.records.ids import new_pass
 from recovery.retry import Backoff
 from recovery.search import in_words, parse
 from tests.engine.test_retry import only
+from tests.faults import Died
 from tests.waiting import wait_until
 from tests.world import World, arguments, check_quiet
 
@@ -250,16 +252,47 @@ def test_refusals_count_from_the_last_attempt_that_began(versions: Versions) -> 
     assert old.process(process_id).state is ProcessState.RUNNING
 
 
-def test_an_attempt_that_was_lost_begins_the_refusals_anew() -> None:
-    long_ago = datetime(2026, 1, 1, tzinfo=UTC)
-    by = (VersionRefusal(version="1.0", since=long_ago, why=UNKNOWN),)
-    before = Refused(count=9, attempts=0, pass_key="p" * 32, by=by)
-    claimed = Decision(id="p/t", actor="order", pass_key="q" * 32, attempts=1, refused=before)
-    now = long_ago + timedelta(hours=1)
-    again = refusing.add_refusal(claimed, "1.0", UNKNOWN, now)
-    assert (again.count, again.attempts, again.by[0].since) == (10, 0, long_ago)
-    anew = refusing.add_refusal(claimed.evolve(attempts=2), "1.0", UNKNOWN, now)
-    assert (anew.count, anew.attempts, anew.by[0].since) == (1, 1, now)
+def test_an_attempt_that_was_lost_begins_the_refusals_anew(versions: Versions) -> None:
+    def never_ends(number: int, currency: str) -> None:
+        raise Died(f"{number} {currency}")
+
+    new, old = versions.world("2.0", never_ends), versions.world("1.0", price)
+    process_id = new.start("order", 7, currency="SEK")
+    assert old.pump() == 1
+    pass_by(old, 2)
+    new.scan()
+    with pytest.raises(Died):
+        new.pump("lost#1")
+    assert only(new, process_id).refused is None, "an attempt has begun"
+    assert new.store.requeues.requeue_given_back([f"{process_id}/start"], ["lost#1"], new_pass())
+    requeued(old, process_id)
+    assert refusals(only(old, process_id)).count == 1
+
+
+def test_a_claim_that_was_given_back_unrun_does_not(versions: Versions) -> None:
+    """As most of a batch is, if it takes long to give back the others."""
+    new, old = versions.world("2.0", price_in), versions.world("1.0", price)
+    process_id = new.start("order", 7, currency="SEK")
+    assert old.pump() == 1
+    first = refusals(only(old, process_id)).by
+    pass_by(old, 2)
+    new.scan()
+    message = arguments(old.pop(["order"]) or {})
+    assert old.store.decisions.claim("order", *message, "w#1", 60)
+    assert old.store.requeues.requeue_unrun({message[0]: message[1]}, "w#1", new_pass())
+    assert only(old, process_id).waits_for_newer_worker
+    requeued(old, process_id)
+    again = refusals(only(old, process_id))
+    assert again.count == 2 and again.by[0].since < first[0].since, "as long ago as it was, less the time that passed"
+
+
+def requeued(world: World, process_id: str) -> None:
+    """The worker gets the message of the task, as it is queued now."""
+    decision = only(world, process_id)
+    assert decision.state is DecisionState.QUEUED and decision.pass_key is not None
+    Slot(world.app.resources, world.app.applier, world.app.actors, "w#1").run(
+        world.app.actors["order"], decision.id, decision.pass_key
+    )
 
 
 def test_refusals_of_many_versions_are_bounded() -> None:

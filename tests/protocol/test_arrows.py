@@ -43,6 +43,12 @@ def nothing() -> None:
     """A function without parameters."""
 
 
+def refuse(older: World) -> None:
+    """Take and give back what is queued, as a worker of a version whose functions have other parameters."""
+    older.app.actors = {name: replace(actor, function=nothing) for name, actor in older.app.actors.items()}
+    older.pump("older#1")
+
+
 @pytest.fixture
 def world(emptied: Settings) -> World:
     return World(emptied)
@@ -83,15 +89,23 @@ def test_work_cut_off(world: World, at: str) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("at", ["Decisions.give_back_refused:before", "Decisions.give_back_refused:after"])
 def test_a_refusal_cut_off(world: World, at: str) -> None:
-    """Of a worker of a version whose functions have other parameters."""
-
-    def refuse(doomed: World) -> None:
-        doomed.app.actors = {name: replace(actor, function=nothing) for name, actor in doomed.app.actors.items()}
-        doomed.pump("doomed#1")
-
     process_id = start(world)
     with by_message_only():
         world.dies(at, refuse)
+        assert world.bring_to_end(process_id).result == str(RESULT)
+    check_quiet(world, process_id)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("at", ["Decisions.clear_refusals:before", "Decisions.clear_refusals:after"])
+def test_an_attempt_after_a_refusal_cut_off(world: World, at: str) -> None:
+    process_id = start(world)
+    with by_message_only():
+        refuse(World(world.settings))
+        now = [{"$set": {"eta": "$$NOW", "recoveryTime": "$$NOW"}}]
+        assert world.store.database["decisions"].update_many({"state": "delayed"}, now).modified_count == 1
+        world.scan()
+        world.dies(at, lambda doomed: doomed.pump("doomed#1"))
         assert world.bring_to_end(process_id).result == str(RESULT)
     check_quiet(world, process_id)
 

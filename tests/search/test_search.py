@@ -187,9 +187,7 @@ def _idle(sign: str, hours: int) -> Holds:
 
 
 def _refused(one: dict[str, Any]) -> bool:
-    if "refused" not in one:
-        return False
-    return one["state"] == "delayed" or (one["state"] == "queued" and one["attempts"] == one["refused"]["attempts"])
+    return "refused" in one and one["state"] in ("delayed", "queued")
 
 
 def _overdue(process: str, documents: Documents) -> bool:

@@ -59,6 +59,8 @@ def call(
         return CallResult(of_error(TooLarge(f"arguments of {actor.name}: {error}; {_ADVICE}"), decision))
     if (why := actor.why_not_callable(positional, named)) is not None:
         raise CallRefused(why)
+    if decision.refused is not None:
+        store.decisions.clear_refusals(decision)
     # Around all that is the application's: to turn a value or an error into text calls it as well.
     with host.running(decision, actor.preferences.worker_timeout):
         return _run(Attempt(store, decision, actor.preferences), actor, positional, named, host, catalogues)

@@ -93,10 +93,9 @@ def give_back(
 
 
 def add_refusal(decision: Decision, version: str, why: str, now: datetime) -> Refused:
-    """Return the refusals of a claimed task with one more. They begin anew if an attempt has begun since the last."""
-    attempts, before = max(0, decision.attempts - 1), decision.refused
-    if before is None or before.attempts != attempts:
-        before = Refused(count=0, attempts=attempts, pass_key="", by=())
+    """Return the refusals of a claimed task with one more. An attempt that began has removed those before it."""
+    attempts = max(0, decision.attempts - 1)
+    before = decision.refused or Refused(count=0, attempts=attempts, pass_key="", by=())
     since = next((one.since for one in before.by if one.version == version), now)
     others = [one for one in before.by if one.version != version]
     last = VersionRefusal(version=version, since=min(since, now), why=why)

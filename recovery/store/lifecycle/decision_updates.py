@@ -116,7 +116,7 @@ def retried_later(
         fields["retry"] = literal(to_document(retry))
     # Not past the end of its time: it is looked at then, and ends.
     fields["recoveryTime"] = due if limit is None else to_come({"$min": [due, task_end(limit.seconds)]})
-    return guard, [{"$set": fields}, {"$unset": ["worker", "delay", "inBatch", "refused"]}]
+    return guard, [{"$set": fields}, {"$unset": ["worker", "delay", "inBatch"]}]
 
 
 def given_back_refused(

@@ -313,6 +313,14 @@ class Decisions(DecisionQueries):
         ours = {"_id": decision.id, "refused.pass": refused.pass_key}
         return self._current.find_one(ours, {"_id": True}) is not None
 
+    def clear_refusals(self, claimed: Decision) -> None:
+        """Forget who has refused a task whose attempt begins, if the attempt still holds its claim.
+
+        Restorable: if a failover takes this back, the task may count as refused for longer than it was.
+        """
+        held = {"_id": claimed.id, "state": WORKING, "pass": claimed.pass_key}
+        self._current.update_one(held, {"$unset": {"refused": ""}})
+
     def _was_taken(self, decision: Decision, outcome: Outcome) -> bool:
         """Whether a result that is not accepted now was accepted before, and the reply lost.
 
