@@ -29,16 +29,17 @@ def judge_decisions(waiting: Iterable[Decision], alive: Sequence[Worker]) -> dic
         if one.pinned_to is not None and serving and not any(worker.may_run(one.pinned_to) for worker in serving):
             found[one.id] = (
                 f"pinned to version {one.pinned_to}, and no live worker that serves {one.actor} runs it: "
-                f"{advice(one.pinned_to, f'id:{one.process_id}')}"
+                f"{advice(one.pinned_to, f'`recovery abort {one.process_id}`')}"
             )
     return found
 
 
-def advice(version: str, search: str) -> str:
-    """Return what to do about processes that are pinned to a version which no live worker runs."""
+def advice(version: str, abort: str) -> str:
+    """Return what to do about processes that are pinned to a version which no live worker runs. `abort` is the command
+    that aborts them."""
     return (
         f"start a worker of version {version}, or one whose code declares itself compatible, "
-        f"Recovery(compatible_with=[\"{version}\"]), or abort, `recovery operation start abort '{search}' --reason ...`"
+        f'Recovery(compatible_with=["{version}"]), or abort: {abort}'
     )
 
 
@@ -59,7 +60,8 @@ def judge_pins(types: Sequence[str], pinned: Sequence[PinnedTasks], alive: Seque
     if lonely:
         version = lonely[0].pinned_to
         found = f"pinned to a version that no live worker runs: {join_names(map(_told, lonely))}"
-        return problem("pins", Cause.PINNED_UNSERVED, found, advice(version, f"version:{version} state:running"))
+        abort = f"`recovery operation start abort 'pinned:{version} state:running' --reason ...`"
+        return problem("pins", Cause.PINNED_UNSERVED, found, advice(version, abort))
     deaf = [worker.name for worker in alive if worker.application_version is None and worker.queues]
     if types and deaf:
         found = f"{join_names(types)} {'is' if len(types) == 1 else 'are'} pinned, and {join_names(deaf)} heed no pins"

@@ -53,6 +53,7 @@ FIELDS: dict[str, Field] = {
         Field("label", Kind.TEXT, "A label that it was started with: label.customer:acme.", family=True),
         Field("key", Kind.TEXT, "What of its type it is for: the key of its marker."),
         Field("version", Kind.TEXT, "The version of the application that started it, or that ran a task of it."),
+        Field("pinned", Kind.TEXT, "The version that alone runs its tasks, beside those that declare it compatible."),
         Field("started", Kind.MOMENT, "When it was started."),
         Field("ended", Kind.MOMENT, "When it ended; what runs did not."),
         Field("idle", Kind.SPAN, "For how long nothing has changed in a process that has not ended well."),

@@ -32,8 +32,7 @@ def test_what_no_live_worker_may_run_says_what_to_do(state: DecisionState) -> No
     (reason,) = judge_decisions([TASK.evolve(state=state)], [LATER]).values()
     assert reason == (
         "pinned to version 1.0, and no live worker that serves add runs it: start a worker of version 1.0, or one "
-        'whose code declares itself compatible, Recovery(compatible_with=["1.0"]), or abort, '
-        "`recovery operation start abort 'id:p' --reason ...`"
+        'whose code declares itself compatible, Recovery(compatible_with=["1.0"]), or abort: `recovery abort p`'
     )
 
 
@@ -53,7 +52,7 @@ def test_the_doctors_words() -> None:
     assert (check.level, check.cause) == (Level.PROBLEM, Cause.PINNED_UNSERVED)
     assert check.found == "pinned to a version that no live worker runs: add, version 1.0 (3 tasks, one of process p)"
     assert check.advice.startswith("start a worker of version 1.0, or one whose code declares itself compatible")
-    assert "abort 'version:1.0 state:running'" in check.advice
+    assert "abort 'pinned:1.0 state:running'" in check.advice
     assert judge_pins(["order"], [PINNED], [LATER, COMPATIBLE]).level is Level.OK
     assert judge_pins(["order"], [], [LATER]).found == "heeded for order"
     assert judge_pins([], [], [worker()]).found == "no process type is pinned"

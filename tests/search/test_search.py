@@ -29,7 +29,9 @@ NUMBERS = st.integers(0, 3)
 REFUSED: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [{}, *({"attempts": attempts, "refused": {"count": 1, "attempts": 0, "pass": "k"}} for attempts in (0, 1))]
 )
-VERSIONS: st.SearchStrategy[dict[str, Any]] = st.one_of(st.just({}), NAMES.map(lambda name: {"version": name}))
+VERSIONS: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.just({}), NAMES.map(lambda name: {"version": name}), NAMES.map(lambda name: {"version": name, "pinned": True})
+)
 
 
 @st.composite
@@ -136,6 +138,7 @@ def terms(draw: st.DrawFn) -> tuple[str, Holds]:
                 texts("state", {"processes": "state"}, draw(st.sampled_from(["running", "finished", "broken"]))),
                 texts("error", {"processes": "error.kind", "interruptions": "kind"}, wanted),
                 texts("fingerprint", {"processes": "error.fingerprint", "interruptions": "fingerprint"}, wanted),
+                (f"pinned:{wanted}", any_of("processes", lambda one: _is_pinned(one, wanted))),
                 texts("version", {"processes": "version", "decisions": "version"}, wanted),
                 (f"label.of:{wanted}", any_of("processes", lambda one: _is_labelled(one, wanted))),
                 (f"message:{wanted.upper()}", _messages(wanted.strip("*"))),
@@ -151,6 +154,10 @@ def terms(draw: st.DrawFn) -> tuple[str, Holds]:
             ]
         )
     )
+
+
+def _is_pinned(process: dict[str, Any], wanted: str) -> bool:
+    return bool(process.get("pinned")) and text_is(process["version"], wanted)
 
 
 def _is_labelled(process: dict[str, Any], wanted: str) -> bool:
@@ -268,6 +275,7 @@ def test_every_field_is_tried() -> None:
         "id",
         "label",
         "version",
+        "pinned",
         "state",
         "error",
         "message",

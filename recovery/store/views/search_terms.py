@@ -114,6 +114,10 @@ def _of_version(term: Term) -> list[Source]:
     return [Source(name, {"version": _text(term)}) for name in (schema.PROCESSES, schema.DECISIONS)]
 
 
+def _of_pinned(term: Term) -> list[Source]:
+    return [Source(schema.PROCESSES, {"pinned": True, "version": _text(term)})]
+
+
 def _of_timeouts(term: Term) -> list[Source]:
     return [Source(schema.DECISIONS, {"timeouts": _compared(term)})]
 
@@ -139,6 +143,7 @@ _SOURCES: dict[str, Callable[[Term], list[Source]]] = {
     "actor": _of_actor,
     "timeouts": _of_timeouts,
     "version": _of_version,
+    "pinned": _of_pinned,
     "rule": _of_rule,
 }
 """For each field of the search language, the function that returns its sources."""
