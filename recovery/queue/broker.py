@@ -35,7 +35,6 @@ from recovery.queue.clients import client
 from recovery.queue.condition import Condition
 from recovery.queue.driver_errors import translated
 from recovery.queue.message import MessageId, encode, id_of
-from recovery.queue.remote import SETTINGS_CHANGED, answering, answers, tell_workers
 from recovery.queue.signing import UNSIGNED, Signer
 from recovery.records.names import is_actor_name
 from recovery.seldom import Seldom
@@ -202,6 +201,8 @@ class Broker:
     def workers_answering(self, database: str, timeout: float) -> list[str] | None:
         """Names of the workers on this database that answer through Redis within so many seconds; None where this user
         may not ask."""
+        from recovery.queue.remote import answering
+
         try:
             return answering(self._url, database, timeout)
         except NoPermissionError:
@@ -217,6 +218,8 @@ class Broker:
     def tell_settings_changed(self) -> bool:
         """Tell all workers that settings changed, or what is blocked: whether it was sent. Does not raise: they learn
         of it with their next heartbeats."""
+        from recovery.queue.remote import SETTINGS_CHANGED, tell_workers
+
         told = tell_workers(self._url, SETTINGS_CHANGED)
         if not told:
             log.warning("workers could not be told of the change: they take it up with their next heartbeats")
@@ -224,6 +227,8 @@ class Broker:
 
     def answers(self, worker: str, timeout: float) -> bool:
         """Whether the main loop of a worker, `name@host`, answers in time."""
+        from recovery.queue.remote import answers
+
         return answers(self._url, worker, timeout)
 
     def is_there(self, within: float) -> bool:
