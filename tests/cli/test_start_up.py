@@ -118,10 +118,8 @@ def test_a_ctrl_c_where_nothing_can_be_raised_is_not_lost(monkeypatch: pytest.Mo
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    "line", [["find", "state:running"], ["list"], ["audit"], ["marker", "list"], ["schedule", "list"]]
-)
-def test_what_is_in_mongodb_is_shown_without_redis(line: list[str], emptied: Settings) -> None:
+@pytest.mark.parametrize("line", ["find state:running", "list", "audit", "marker list", "schedule list"])
+def test_what_is_in_mongodb_is_shown_without_redis(line: str, emptied: Settings) -> None:
     away = emptied.model_copy(update={"broker_url": f"redis://127.0.0.1:{free_port()}/0"})
     done = recovery(*line.split(), env=away.environment())
     assert (done.returncode, done.stderr) == (0, "")
