@@ -13,7 +13,6 @@ from recovery.records.states import DecisionState
 from recovery.records.task import Call, Child, Task
 from recovery.records.trace import Trace
 
-
 ABORTED = "Aborted"
 """Kind of the error that an aborted process, and its tasks that were not finished, end with."""
 

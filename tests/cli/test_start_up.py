@@ -18,7 +18,7 @@ from recovery.stack.ports import free_port
 from tests.cli.command import ROOT, command, environment, recovery
 
 NOT_NEEDED = (
-    *("celery", "kombu", "billiard", "amqp", "prometheus_client", "pyspark", "pyarrow", "yaml"),
+    *("celery", "kombu", "billiard", "amqp", "prometheus_client", "pyspark", "pyarrow", "yaml", "pydantic"),
     *("recovery.engine.app", "recovery.engine.lifecycle", "recovery.engine.actors", "recovery.operations"),
     *("recovery.sweep", "recovery.drill", "recovery.worker", "recovery.stack", "recovery.health.doctor"),
 )
