@@ -158,7 +158,8 @@ class Settings:
         description="On SIGTERM: how long running attempts may end before they are given back.",
     )
     # Longer than a rolling deployment takes to replace the first worker.
-    version_grace: Duration = Field(
+    version_grace: float = setting(
+        DURATION,
         600.0,
         ge=0,
         le=LONGEST,
