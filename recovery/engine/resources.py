@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from recovery.retry.catalogue import Catalogues
-from recovery.retry.catalogues import shipped
 from recovery.settings import Settings
 from recovery.store import Store
 
 if TYPE_CHECKING:
     from recovery.queue import Broker, Turns
+    from recovery.retry import Catalogues
 
 TURN_LIFETIME = 3.0
 """Seconds that a turn outlives whoever had it: what ends meanwhile waits to be overdue. A turn's step takes a tenth."""
@@ -51,8 +50,8 @@ class Resources:
     settings: Settings
     store: Store
     queueing: Queueing
-    catalogues: Catalogues = field(default_factory=shipped, compare=False)
-    """What errors mean: the application's, where there is one."""
+    own_catalogues: Catalogues | None = field(default=None, compare=False)
+    """What errors mean to the application; None if there is none."""
     version: Callable[[], str] = field(default=lambda: UNKNOWN_VERSION, compare=False)
     """Returns the version of the application. A function, because the version may depend on actors that are registered
     after the first use of these resources."""
@@ -69,9 +68,17 @@ class Resources:
         compatible_with: frozenset[str] = frozenset(),
     ) -> Resources:
         """Resources of these settings; connections are made at first use."""
-        known = shipped() if catalogues is None else catalogues
         store = Store(settings, version=version or (lambda: None))
-        return cls(settings, store, Queueing(settings), known, version or (lambda: UNKNOWN_VERSION), compatible_with)
+        return cls(
+            settings, store, Queueing(settings), catalogues, version or (lambda: UNKNOWN_VERSION), compatible_with
+        )
+
+    @property
+    def catalogues(self) -> Catalogues:
+        """What errors mean: to the application, or by the catalogues that are shipped."""
+        from recovery.retry.catalogues import shipped
+
+        return shipped() if self.own_catalogues is None else self.own_catalogues
 
     @property
     def recorded_version(self) -> str | None:
