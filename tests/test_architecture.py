@@ -205,10 +205,10 @@ def test_a_name_is_exported_from_where_type_checkers_read_it() -> None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "exported":
                 modules = ast.literal_eval(node.args[1])
                 homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names.split()}
-        checked.pop("exported", None)
         found = importlib.import_module(package)
-        assert homes == checked, package
-        assert sorted(homes) == sorted(found.__all__)
+        assert homes.items() <= checked.items(), package
+        assert homes.keys() <= set(found.__all__), package
+        assert all(hasattr(found, name) for name in found.__all__), package
         assert all(hasattr(found, name) for name in homes)
         # The import of a module would put it in the place of what is exported under its name.
         assert {
