@@ -60,7 +60,7 @@ def imported(line: list[str], env: dict[str, str]) -> set[str]:
     [
         (["status"], NOT_NEEDED),
         (["find", "state:running"], (*NOT_NEEDED, *OF_REDIS)),
-        (["list"], (*NOT_NEEDED, *OF_REDIS, "lark")),
+        (["list"], (*NOT_NEEDED, *OF_REDIS, "lark", "recovery.retry")),
         (["show", "none"], (*NOT_NEEDED, *OF_REDIS, "lark")),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
