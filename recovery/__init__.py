@@ -10,8 +10,9 @@ the package, don't wait for the drivers of all of it.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from recovery.exports import exported
 
 if TYPE_CHECKING:
     from recovery.engine import Actor, LogContext, Recovery, Started, heartbeat
@@ -49,17 +50,15 @@ __all__ = [
     "heartbeat",
 ]
 
-_HOME = {
-    **dict.fromkeys(("Actor", "LogContext", "Recovery", "Started", "heartbeat"), "recovery.engine"),
-    **dict.fromkeys(("Failure", "Promise"), "recovery.records"),
-    "Backoff": "recovery.retry",
-    "Settings": "recovery.settings",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module 'recovery' has no attribute {name!r}")
-    value: object = getattr(import_module(_HOME.get(name, "recovery.errors")), name)
-    globals()[name] = value
-    return value
+__getattr__ = exported(
+    __name__,
+    {
+        "engine": "Actor LogContext Recovery Started heartbeat",
+        "errors": (
+            "ClaimLost CustomIdTaken InputError ProcessBroken ProcessNotFound RecoveryError ResultTimeout SettingsError"
+        ),
+        "records": "Failure Promise",
+        "retry": "Backoff",
+        "settings": "Settings",
+    },
+)

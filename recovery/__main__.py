@@ -1,6 +1,6 @@
 """`python -m recovery`: the same as the command `recovery`."""
 
-from recovery.cli import main
+from recovery.cli.entry import main
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-"""What the value of a setting may look like: a type for each form, whose check says what was meant.
+"""What the value of a setting may look like: a form for each kind, whose check says what was meant.
 
 Looks at the value alone. Whether a server answers, or a module is there, is found out where it is used.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePath
-from typing import Annotated, Any
-
-from pydantic import AfterValidator, BeforeValidator, SecretStr
+from typing import Any
 
 from recovery.addresses import Address, read
 from recovery.durations import parse_duration
@@ -81,14 +81,14 @@ def _is_redis(parts: Address) -> bool:
     return parts.scheme in ("redis", "rediss") and is_one and re.fullmatch(r"\d{0,4}", parts.path or "") is not None
 
 
-def _message_key(value: SecretStr) -> SecretStr:
-    for key in value.get_secret_value().split(","):
+def _message_key(value: str) -> Secret:
+    for key in value.split(","):
         if not _KEY.fullmatch(key):
             raise ValueError(
                 "must be 32 to 200 letters, digits and -_.~+/= (or several such keys with commas between); "
                 "`openssl rand -hex 32` makes one"
             )
-    return value
+    return Secret(value)
 
 
 def _database(value: str) -> str:
@@ -111,11 +111,11 @@ def _is_ip(text: str) -> bool:
     return True
 
 
-def _folder(value: Any) -> Any:
+def _folder(value: Any) -> Path:
     path = os.fspath(value) if isinstance(value, str | PurePath) else ""
     if not path or "\0" in path:
         raise ValueError("must be the path of a folder, for example .recovery")
-    return value
+    return Path(path)
 
 
 def _master(value: str) -> str:
@@ -136,14 +136,81 @@ def _duration(value: Any) -> Any:
     return parse_duration(value) if isinstance(value, str) else _no_switch(value)
 
 
-AppPath = Annotated[str, AfterValidator(_app)]
-MongoUri = Annotated[str, AfterValidator(_mongo)]
-BrokerUrl = Annotated[str, AfterValidator(_broker)]
-DatabaseName = Annotated[str, AfterValidator(_database)]
-MessageKey = Annotated[SecretStr, AfterValidator(_message_key)]
-Host = Annotated[str, AfterValidator(_host)]
-Folder = Annotated[Path, BeforeValidator(_folder)]
-SparkMaster = Annotated[str, AfterValidator(_master)]
-Number = Annotated[float, BeforeValidator(_no_switch)]
-Duration = Annotated[float, BeforeValidator(_duration)]
-Whole = Annotated[int, BeforeValidator(_no_switch)]
+def _secret(value: Any) -> Any:
+    return value.get_secret_value() if hasattr(value, "get_secret_value") else value
+
+
+class Secret:
+    """A text that is not shown."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def get_secret_value(self) -> str:
+        """Return the text."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret('**********')"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What values a setting takes: a type of pydantic-core's, and checks of ours before and after it."""
+
+    base: Mapping[str, Any]
+    before: Callable[[Any], Any] | None = None
+    after: Callable[[Any], Any] | None = None
+
+    def schema(self, limits: Mapping[str, Any], *, or_none: bool) -> Any:
+        """Return the schema of this form within `limits`, such as `ge` and `pattern`."""
+        found: dict[str, Any] = {**self.base, **limits}
+        for kind, check in (("function-after", self.after), ("function-before", self.before)):
+            if check is not None:
+                found = {"type": kind, "function": {"type": "no-info", "function": check}, "schema": found}
+        return {"type": "nullable", "schema": found} if or_none else found
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: what values it takes, its default, and what it means."""
+
+    form: Form
+    default: Any
+    description: str
+    limits: Mapping[str, Any]
+
+    def schema(self) -> Any:
+        """Return the schema of its value."""
+        schema = self.form.schema(self.limits, or_none=self.default is None)
+        return {"type": "typed-dict-field", "schema": {"type": "default", "schema": schema, "default": self.default}}
+
+
+def setting(form: Form, default: Any, *, description: str, **limits: Any) -> Any:
+    """Declare a setting of `Settings`."""
+    return Setting(form, default, description, limits)
+
+
+_TEXT = {"type": "str"}
+TEXT = Form(_TEXT)
+SWITCH = Form({"type": "bool"})
+APP_PATH = Form(_TEXT, after=_app)
+MONGO_URI = Form(_TEXT, after=_mongo)
+BROKER_URL = Form(_TEXT, after=_broker)
+DATABASE_NAME = Form(_TEXT, after=_database)
+MESSAGE_KEY = Form(_TEXT, before=_secret, after=_message_key)
+HOST = Form(_TEXT, after=_host)
+FOLDER = Form({"type": "any"}, before=_folder)
+SPARK_MASTER = Form(_TEXT, after=_master)
+NUMBER = Form({"type": "float"}, before=_no_switch)
+DURATION = Form({"type": "float"}, before=_duration)
+WHOLE = Form({"type": "int"}, before=_no_switch)
+LOG_FORMAT = Form({"type": "enum", "cls": LogFormat, "members": list(LogFormat), "sub_type": "str"})

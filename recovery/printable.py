@@ -56,18 +56,30 @@ def _character(one: str) -> str:
     return one.encode("unicode_escape", errors="surrogatepass").decode()
 
 
+LINES = {"recovery_lines": True}
+"""Give this as `extra` to a log call whose message has lines, such as a stack."""
+
+
 class PrintableRecord(logging.LogRecord):
-    """A log record whose message is one line of characters that are seen. Its stack keeps its lines, all of them
-    indented but those that name it: a message in it can't pass for another record."""
+    """A log record whose message is one line of characters that are seen. Its stack keeps its lines, as a message does
+    that was logged with `extra=LINES`. All lines but the first are indented: none of them can pass for another
+    record."""
+
+    recovery_lines = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.exc_info and self.exc_info[0] is not None:
             stack = "".join(traceback.format_exception(*self.exc_info)).rstrip("\n")
-            self.exc_text = printable_lines(stack).replace("\n", "\n  ")
+            self.exc_text = _indented(stack)
 
     def getMessage(self) -> str:
-        return printable(super().getMessage().rstrip("\n"))  # Celery ends some of its own with one
+        message = super().getMessage().rstrip("\n")  # Celery ends some of its own with one
+        return _indented(message) if self.recovery_lines else printable(message)
+
+
+def _indented(text: str) -> str:
+    return printable_lines(text).replace("\n", "\n  ")
 
 
 def log_printable() -> None:

@@ -5,57 +5,52 @@ The environment wins over the file, and what the code gives wins over both. The 
 nearest one, since a misspelt setting that is silently ignored is found out in an outage. Times are in seconds, or
 texts as `recovery.durations` reads them: `90`, `10m`.
 
-Use `load` or `current`: they turn pydantic's errors into a SettingsError that says where a value came from.
+Use `load` or `current`: they turn pydantic-core's errors into a SettingsError that says where a value came from.
 """
 
 from __future__ import annotations
 
-import codecs
 import difflib
 import math
 import os
 import re
-import stat
-import tomllib
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import Field, ValidationError, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    EnvSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
+from pydantic_core import SchemaValidator, ValidationError
 
 from recovery import addresses
 from recovery.durations import show_duration
 from recovery.errors import SettingsError
 from recovery.forms import (
-    AppPath,
-    BrokerUrl,
-    DatabaseName,
-    Duration,
-    Folder,
-    Host,
+    APP_PATH,
+    BROKER_URL,
+    DATABASE_NAME,
+    DURATION,
+    FOLDER,
+    HOST,
+    LOG_FORMAT,
+    MESSAGE_KEY,
+    MONGO_URI,
+    NUMBER,
+    SPARK_MASTER,
+    SWITCH,
+    TEXT,
+    WHOLE,
     LogFormat,
-    MessageKey,
-    MongoUri,
-    Number,
-    SparkMaster,
-    Whole,
+    Secret,
+    Setting,
+    setting,
 )
 from recovery.limits import LONGEST, LONGEST_SILENCE, SHORTEST
 from recovery.printable import unseen
+from recovery.setting_sources import CONFIG, PREFIX, file_values, shown_path, variables
 
-PREFIX = "RECOVERY_"
 # Wrong values that are shown: what may well have been meant, and hardly is a key or a password.
 _A_NUMBER = re.compile(r"[-+]?[0-9.]{1,12}([eE][-+]?[0-9]{1,3})?[A-Za-z]{0,3}|[-+]?[A-Za-z]{1,5}")
 _A_NAME = re.compile(r"[A-Za-z_. -]{1,16}|[0-9.]{1,6}")
-CONFIG = "RECOVERY_CONFIG"
 
 OFTEN = 0.01
 """The shortest interval, in seconds, of what is done again and again. A hundred writes or nudges a second are a tenth
@@ -65,134 +60,177 @@ BEATS = 3
 LEAST_MESSAGE_MARGIN, LEAST_CLAIM_MARGIN = 0.5, 0.2
 """Seconds. A page of tasks takes some tenths of a second to be queued and pushed, whatever `message_timeout` is."""
 
-MAX_FILE_BYTES = 1_000_000
-"""Of a TOML file: all settings with a comment each are some 10 kB. It bounds how deep a file can be nested, too."""
 
+class Settings:
+    """All settings with their defaults; each default is argued where it stands. Frozen.
 
-class Settings(BaseSettings):
-    """All settings with their defaults; each default is argued where it stands."""
+    Values that are given win over the environment, and that over the file that RECOVERY_CONFIG names.
+    """
 
-    # Input in errors is shown by `load`, which knows what is an address.
-    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix=PREFIX, hide_input_in_errors=True)
+    model_fields: ClassVar[Mapping[str, Setting]]
+    """All settings, by name."""
 
-    app: AppPath | None = Field(None, description="Where your `Recovery` object is: `package.module:name`.")
-    mongo_uri: MongoUri = Field("mongodb://127.0.0.1:27017", description="MongoDB: a replica set, 6.0 or newer.")
-    database: DatabaseName = Field("recovery", pattern=r"^[A-Za-z0-9_-]{1,38}$", description="Database in MongoDB.")
+    app: str | None = setting(APP_PATH, None, description="Where your `Recovery` object is: `package.module:name`.")
+    mongo_uri: str = setting(
+        MONGO_URI, "mongodb://127.0.0.1:27017", description="MongoDB: a replica set, 6.0 or newer."
+    )
+    database: str = setting(
+        DATABASE_NAME, "recovery", pattern=r"^[A-Za-z0-9_-]{1,38}$", description="Database in MongoDB."
+    )
     # Applications that share a database by accident take each other's tasks.
-    shared_with: str | None = Field(
+    shared_with: str | None = setting(
+        TEXT,
         None,
         pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,49}(,[A-Za-z_][A-Za-z0-9_.-]{0,49})*$",
         description="Names of other applications that may use this database, with commas between; unset: none may.",
     )
-    broker_url: BrokerUrl = Field("redis://127.0.0.1:6379/0", description="Redis or Valkey, Celery's broker.")
+    broker_url: str = setting(BROKER_URL, "redis://127.0.0.1:6379/0", description="Redis or Valkey, Celery's broker.")
     # Off by default: most have a Redis of their own, behind a password.
-    message_key: MessageKey | None = Field(
-        None, description="Key that messages are signed with, 32 characters or more; or several, with commas between."
+    message_key: Secret | None = setting(
+        MESSAGE_KEY,
+        None,
+        description="Key that messages are signed with, 32 characters or more; or several, with commas between.",
     )
-    accept_unsigned: bool = Field(
-        False, description="Whether workers with a key take messages without a signature: while it is introduced."
+    accept_unsigned: bool = setting(
+        SWITCH,
+        False,
+        description="Whether workers with a key take messages without a signature: while it is introduced.",
     )
     # On by default, since whoever needs them needs what was counted before. On loopback nobody else reaches them.
-    metrics_port: Whole | None = Field(
-        None, ge=0, le=65535, description="Port of Prometheus metrics; unset: the first free one from 9101; 0: none."
+    metrics_port: int | None = setting(
+        WHOLE,
+        None,
+        ge=0,
+        le=65535,
+        description="Port of Prometheus metrics; unset: the first free one from 9101; 0: none.",
     )
-    metrics_host: Host = Field("127.0.0.1", description="Address that metrics are served on.")
+    metrics_host: str = setting(HOST, "127.0.0.1", description="Address that metrics are served on.")
     # What people read, and what Celery's users know.
-    log_format: LogFormat = Field(
-        LogFormat.TEXT, description="How workers, beat and long-running commands log: `text`, or `json`, a line each."
+    log_format: LogFormat = setting(
+        LOG_FORMAT,
+        LogFormat.TEXT,
+        description="How workers, beat and long-running commands log: `text`, or `json`, a line each.",
     )
-    data_dir: Folder = Field(Path(".recovery"), description="Where `recovery up` keeps its servers' data.")
+    data_dir: Path = setting(FOLDER, Path(".recovery"), description="Where `recovery up` keeps its servers' data.")
     # MongoDB's own default is half of the memory; an embedded server shares the machine with the workers.
-    mongo_cache_gb: Number = Field(
-        0.5, ge=0.25, le=10_000, description="Cache of the MongoDB that `recovery up` starts."
+    mongo_cache_gb: float = setting(
+        NUMBER, 0.5, ge=0.25, le=10_000, description="Cache of the MongoDB that `recovery up` starts."
     )
 
     # A beat every 2 s and three missed ones: a killed machine is known in 4 to 8 s, and a worker that is
     # held up for a few seconds by its machine is not taken for dead.
-    heartbeat_interval: Duration = Field(
-        2.0, ge=OFTEN, le=LONGEST_SILENCE // BEATS, description="How often a worker says that it lives."
+    heartbeat_interval: float = setting(
+        DURATION, 2.0, ge=OFTEN, le=LONGEST_SILENCE // BEATS, description="How often a worker says that it lives."
     )
-    heartbeat_timeout: Duration = Field(
-        6.0, ge=SHORTEST, le=LONGEST_SILENCE, description="Silence after which a worker counts as lost."
+    heartbeat_timeout: float = setting(
+        DURATION, 6.0, ge=SHORTEST, le=LONGEST_SILENCE, description="Silence after which a worker counts as lost."
     )
-    scan_interval: Duration = Field(1.0, ge=OFTEN, le=LONGEST, description="How often Celery beat nudges the scanners.")
-    scan_batch: Whole = Field(1000, ge=1, le=100_000, description="Records that a scanner looks at at once.")
+    scan_interval: float = setting(
+        DURATION, 1.0, ge=OFTEN, le=LONGEST, description="How often Celery beat nudges the scanners."
+    )
+    scan_batch: int = setting(WHOLE, 1000, ge=1, le=100_000, description="Records that a scanner looks at at once.")
     # The net under the nets: every step has a deadline of its own that is shorter. It doubles while a
     # process is found healthy, so a process that waits for weeks costs a look a day.
-    idle_timeout: Duration = Field(
-        60.0, ge=SHORTEST, le=LONGEST, description="First look at a process in which nothing changes."
+    idle_timeout: float = setting(
+        DURATION, 60.0, ge=SHORTEST, le=LONGEST, description="First look at a process in which nothing changes."
     )
     # Long enough for a busy queue to drain a burst; a message that is lost costs this once.
-    message_timeout: Duration = Field(
-        10.0, ge=SHORTEST, le=LONGEST, description="First look at a queued task's message."
+    message_timeout: float = setting(
+        DURATION, 10.0, ge=SHORTEST, le=LONGEST, description="First look at a queued task's message."
     )
     # Applying takes milliseconds; one that is not done by now was cut off.
-    apply_timeout: Duration = Field(
-        5.0, ge=SHORTEST, le=LONGEST, description="First look at a decision that is not applied."
+    apply_timeout: float = setting(
+        DURATION, 5.0, ge=SHORTEST, le=LONGEST, description="First look at a decision that is not applied."
     )
     # Of more, each costs as much as of so many; and so many are run again, at most, where a slot is killed.
-    batch_size: Whole = Field(
-        64, ge=1, le=1000, description="Quick tasks that a slot takes at once, at most; with 1 it takes none by itself."
+    batch_size: int = setting(
+        WHOLE,
+        64,
+        ge=1,
+        le=1000,
+        description="Quick tasks that a slot takes at once, at most; with 1 it takes none by itself.",
     )
-    shutdown_grace: Duration = Field(
-        10.0, ge=0, le=LONGEST, description="On SIGTERM: how long running attempts may end before they are given back."
+    shutdown_grace: float = setting(
+        DURATION,
+        10.0,
+        ge=0,
+        le=LONGEST,
+        description="On SIGTERM: how long running attempts may end before they are given back.",
     )
     # Longer than a rolling deployment takes to replace the first worker.
-    version_grace: Duration = Field(
+    version_grace: float = setting(
+        DURATION,
         600.0,
         ge=0,
         le=LONGEST,
         description="How long every version of your code must have refused a task's arguments before the task fails.",
     )
     # Off only to test that the deadlines alone are enough.
-    events: bool = Field(True, description="Act at once on what is known at once (a dead child or worker).")
-    scanners: bool = Field(True, description="Whether workers answer the nudges of Celery beat.")
+    events: bool = setting(SWITCH, True, description="Act at once on what is known at once (a dead child or worker).")
+    scanners: bool = setting(SWITCH, True, description="Whether workers answer the nudges of Celery beat.")
 
-    canary: bool = Field(True, description="Whether workers serve `recovery.canary`, the actor of `recovery drill`.")
+    canary: bool = setting(
+        SWITCH, True, description="Whether workers serve `recovery.canary`, the actor of `recovery drill`."
+    )
     # Off: whoever may start processes could have workers killed.
-    drill_kill: bool = Field(
-        False, description="Whether `recovery drill --kill` may have this worker killed, or a process of its pool."
+    drill_kill: bool = setting(
+        SWITCH,
+        False,
+        description="Whether `recovery drill --kill` may have this worker killed, or a process of its pool.",
     )
 
-    spark_master: SparkMaster = Field("local[*]", description="Spark master of sweeps and of large operations.")
+    spark_master: str = setting(SPARK_MASTER, "local[*]", description="Spark master of sweeps and of large operations.")
     # Some ten seconds of one worker's time; below that Spark is no quicker.
-    spark_from: Whole = Field(
+    spark_from: int = setting(
+        WHOLE,
         100_000,
         ge=1,
         le=100_000_000,
         description="From how many processes on operations run in Spark, if a worker serves it.",
     )
-    spark_memory: str = Field("1g", pattern=r"^[1-9][0-9]{0,8}[kmgKMG]$", description="Memory of the Spark driver.")
-    sweep_interval: Duration | None = Field(
-        None, ge=1, le=LONGEST, description="How often beat starts a sweep; unset: never."
+    spark_memory: str = setting(
+        TEXT, "1g", pattern=r"^[1-9][0-9]{0,8}[kmgKMG]$", description="Memory of the Spark driver."
     )
-    sweep_repair: bool = Field(True, description="Whether the sweep that beat starts repairs what it finds.")
+    sweep_interval: float | None = setting(
+        DURATION, None, ge=1, le=LONGEST, description="How often beat starts a sweep; unset: never."
+    )
+    sweep_repair: bool = setting(SWITCH, True, description="Whether the sweep that beat starts repairs what it finds.")
 
-    @model_validator(mode="after")
-    def _heartbeat_order(self) -> Settings:
-        if self.heartbeat_timeout < BEATS * self.heartbeat_interval * (1 - 1e-9):  # 3 * 0.1 is above 0.3
-            raise ValueError(
-                f"heartbeat_timeout={show_duration(self.heartbeat_timeout)} must be at least three times "
-                f"heartbeat_interval={show_duration(self.heartbeat_interval)}: with less, one heartbeat that is lost, "
-                "and the next a little late, have a healthy worker count as lost"
-            )
-        return self
+    def __init__(self, **given: Any) -> None:
+        """Raise ValidationError, or SettingsError for a file that can't be read; `load` raises SettingsError alone."""
+        values = {**file_values(), **variables(), **given}
+        self.__dict__.update(_VALIDATOR.validate_python(values))
+        self.__dict__["model_fields_set"] = set(values)
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """What the code gives, over the environment, over the TOML file."""
-        return init_settings, _Environment(settings_cls), _file(settings_cls)
+    model_fields_set: set[str]
+    """Names of the settings that were given, whether by code, the environment or a file."""
 
-    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        for name, value in super().__repr_args__():
-            yield name, addresses.public(value) if name in ADDRESSES else value
+    def __setattr__(self, name: str, _value: object) -> None:
+        raise AttributeError(f"{name}: settings are frozen; `model_copy` makes others")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Settings) and self.model_dump() == other.model_dump()
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.model_dump().items()))
+
+    def __repr__(self) -> str:
+        shown = {name: addresses.public(value) if name in ADDRESSES else value for name, value in self._items()}
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+    def _items(self) -> Iterator[tuple[str, Any]]:
+        return ((name, getattr(self, name)) for name in self.model_fields)
+
+    def model_dump(self) -> dict[str, Any]:
+        """Return {setting: its value}."""
+        return dict(self._items())
+
+    def model_copy(self, *, update: Mapping[str, Any] = {}) -> Settings:
+        """Return these settings with others in their place, which are not checked."""
+        copy = object.__new__(Settings)
+        copy.__dict__.update({**self.__dict__, **update})
+        copy.__dict__["model_fields_set"] = self.model_fields_set | set(update)
+        return copy
 
     @property
     def shared_names(self) -> tuple[str, ...]:
@@ -232,26 +270,41 @@ class Settings(BaseSettings):
 
     def environment(self) -> dict[str, str]:
         """These settings as environment variables, to hand to a process that we start."""
-        values = self.model_dump(mode="json", exclude_none=True)
-        if self.message_key is not None:
-            values["message_key"] = self.message_key.get_secret_value()
-        return {f"{PREFIX}{name.upper()}": _as_text(value) for name, value in values.items()}
+        return {f"{PREFIX}{name.upper()}": _as_text(value) for name, value in self._items() if value is not None}
 
 
 ADDRESSES = ("mongo_uri", "broker_url")
 """Settings that may hold a password."""
-DURATIONS = frozenset(name for name, kind in Settings.__annotations__.items() if kind.startswith("Duration"))
+Settings.model_fields = {name: found for name, found in vars(Settings).items() if isinstance(found, Setting)}
+DURATIONS = frozenset(name for name, found in Settings.model_fields.items() if found.form is DURATION)
 """Settings that are a time: a number of seconds, or a text such as `10m`."""
 
 
-class _Environment(EnvSettingsSource):
-    """The environment, with the names that no field has: pydantic-settings by itself passes over them."""
+def _heartbeat_order(values: dict[str, Any]) -> dict[str, Any]:
+    interval, timeout = values["heartbeat_interval"], values["heartbeat_timeout"]
+    if timeout < BEATS * interval * (1 - 1e-9):  # 3 * 0.1 is above 0.3
+        raise ValueError(
+            f"heartbeat_timeout={show_duration(timeout)} must be at least three times "
+            f"heartbeat_interval={show_duration(interval)}: with less, one heartbeat that is lost, "
+            "and the next a little late, have a healthy worker count as lost"
+        )
+    return values
 
-    def __call__(self) -> dict[str, Any]:
-        return {
-            **super().__call__(),
-            **{name: value for name, value in _variables().items() if _unknown(name)},
-        }
+
+# pydantic's validators without its models, whose import takes a third of a short command's time.
+_VALIDATOR = SchemaValidator(
+    {
+        "type": "function-after",
+        "function": {"type": "no-info", "function": _heartbeat_order},
+        "schema": {
+            "type": "typed-dict",
+            "fields": {name: found.schema() for name, found in Settings.model_fields.items()},
+            "extra_behavior": "forbid",
+        },
+    },
+    # Input in errors is shown by `load`, which knows what is an address.
+    {"title": "Settings", "hide_input_in_errors": True},
+)
 
 
 def load(**overrides: Any) -> Settings:
@@ -273,57 +326,8 @@ def current() -> Settings:
     return load()
 
 
-def _variables() -> dict[str, str]:
-    """Our environment variables by field name. Small letters count too, as pydantic-settings has it."""
-    found = {name.upper(): text for name, text in os.environ.items() if name.upper().startswith(PREFIX)}
-    return {name.removeprefix(PREFIX).lower(): text for name, text in found.items() if name != CONFIG}
-
-
-def _file(settings_cls: type[BaseSettings]) -> TomlConfigSettingsSource:
-    """The TOML file. One that is not there is an error; pydantic-settings by itself passes over it."""
-    path = os.environ.get(CONFIG) or ""
-    try:
-        if path:
-            _check_file(path)
-            _check_encoding(path)
-        return TomlConfigSettingsSource(settings_cls, Path(path) if path else None)
-    except OSError as error:
-        raise SettingsError(f"{CONFIG}={_path(path)}: can't be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{CONFIG}={_path(path)}: not TOML: {error}") from None
-    except (RecursionError, ValueError) as error:  # a number of thousands of digits among them
-        raise SettingsError(
-            f"{CONFIG}={_path(path)}: can't be read: {error}; settings are a name and a value each"
-        ) from None
-
-
-def _check_file(path: str) -> None:
-    found = Path(path).stat() if Path(path).exists() else None
-    if found is None or not stat.S_ISREG(found.st_mode):
-        raise SettingsError(f"{CONFIG}={_path(path)}: there is no such file{unseen(path)}")
-    if found.st_size > MAX_FILE_BYTES:
-        raise SettingsError(
-            f"{CONFIG}={_path(path)}: is larger than {MAX_FILE_BYTES:,} bytes; is it a file of settings?"
-        )
-
-
-def _check_encoding(path: str) -> None:
-    """Raise SettingsError for a file that begins with a byte order mark, which TOML has none of."""
-    with Path(path).open("rb") as file:
-        begins = file.read(len(codecs.BOM_UTF8))
-    for mark, encoding in (
-        (codecs.BOM_UTF8, "UTF-8"),
-        (codecs.BOM_UTF16_LE, "UTF-16"),
-        (codecs.BOM_UTF16_BE, "UTF-16"),
-    ):
-        if begins.startswith(mark):
-            raise SettingsError(
-                f"{CONFIG}={_path(path)}: begins with a byte order mark of {encoding}: save it as UTF-8 without one"
-            )
-
-
 def _describe(item: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-    """One line for one of pydantic's errors."""
+    """One line for one of pydantic-core's errors."""
     if not item["loc"]:
         return f"settings: {_message(item)}"
     name = str(item["loc"][0])
@@ -357,24 +361,13 @@ def _named(name: str) -> str:
     return name if re.fullmatch("[A-Za-z_][A-Za-z0-9_-]{0,39}", name) else f"of a name of {len(name):,} characters"
 
 
-def _path(path: str) -> str:
-    """The same of what should be the path of a file."""
-    if re.search("[@?#%]|://", path) or not re.match(r"[./~]|.*\.toml$", path) or len(path) > 1000:
-        return f"a text of {len(path):,} characters"
-    return path
-
-
 def _origin(name: str, given: Mapping[str, Any]) -> tuple[str, str]:
     """A setting's name as its author wrote it, and where."""
     if name in given:
         return name, ""
-    if name in _variables():
+    if name in variables():
         return f"{PREFIX}{name.upper()}", " (environment variable)"
-    return name, f" (in {_path(os.environ.get(CONFIG, ''))})"
-
-
-def _unknown(name: str) -> bool:
-    return name not in Settings.model_fields
+    return name, f" (in {shown_path(os.environ.get(CONFIG, ''))})"
 
 
 def _suggestion(name: str, shown: str) -> str:
@@ -391,4 +384,6 @@ def _message(item: Mapping[str, Any]) -> str:
 
 
 def _as_text(value: Any) -> str:
+    if hasattr(value, "get_secret_value"):
+        return str(value.get_secret_value())
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -9,7 +9,7 @@ from pathlib import Path
 OURS = frozenset({
     "amqp", "billiard", "bson", "celery", "click", "click_didyoumean", "click_plugins", "click_repl", "cronsim",
     "dateutil", "dns", "gridfs", "kombu", "lark", "packaging", "prometheus_client", "prompt_toolkit",
-    "pydantic", "pydantic_core", "pydantic_settings", "pymongo", "redis", "rich", "typer", "typing_extensions",
+    "pydantic", "pydantic_core", "pymongo", "redis", "rich", "typer", "typing_extensions",
     "typing_inspection", "tzdata", "tzlocal", "uuid_utils", "vine",
 })  # fmt: skip
 """Modules of the packages that this library and Celery import."""

@@ -188,3 +188,29 @@ def test_a_module_that_is_named_is_one() -> None:
         if not named(found)
     ]
     assert wrong == []
+
+
+def lazy_packages() -> list[Path]:
+    """Packages that import what they export at its first use."""
+    return [path for path in MODULES if path.name == "__init__.py" and "recovery.exports" in imported(path)]
+
+
+def test_a_name_is_exported_from_where_type_checkers_read_it() -> None:
+    assert len(lazy_packages()) > 3
+    for path in lazy_packages():
+        package, checked, homes = name_of(path), {}, {}
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ImportFrom) and node.module and within(node.module, package):
+                checked |= {alias.name: node.module for alias in node.names}
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "exported":
+                modules = ast.literal_eval(node.args[1])
+                homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names.split()}
+        found = importlib.import_module(package)
+        assert homes.items() <= checked.items(), package
+        assert homes.keys() <= set(found.__all__), package
+        assert all(hasattr(found, name) for name in found.__all__), package
+        assert all(hasattr(found, name) for name in homes)
+        # The import of a module would put it in the place of what is exported under its name.
+        assert {
+            name for name in homes if (path.parent / name).is_dir() or (path.parent / f"{name}.py").exists()
+        } == set()

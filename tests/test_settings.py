@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 from recovery import settings
 from recovery.errors import ServerUnavailable, SettingsError
@@ -50,7 +49,7 @@ def test_given_wins_over_environment_over_file(config: Path, monkeypatch: pytest
 
 
 def test_frozen() -> None:
-    with pytest.raises(ValidationError, match="frozen"):
+    with pytest.raises(AttributeError, match="frozen"):
         settings.load().database = "other"
 
 
@@ -305,7 +304,7 @@ def test_the_key_of_messages_is_handed_to_children_and_shown_nowhere(monkeypatch
     monkeypatch.setenv("RECOVERY_MESSAGE_KEY", f"{KEY},{'l' * 40}")
     loaded = settings.load()
     assert loaded.environment()["RECOVERY_MESSAGE_KEY"] == f"{KEY},{'l' * 40}"
-    assert KEY not in f"{loaded!r} {loaded} {loaded.model_dump()} {loaded.model_dump_json()}"
+    assert KEY not in f"{loaded!r} {loaded} {loaded.model_dump()}"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ It runs in the Spark that spark-submit starts, by its options.
 
 import sys
 
-from recovery.cli import main
+from recovery.cli.entry import main
 
 if __name__ == "__main__":
     sys.argv[1:1] = ["sweep"]

@@ -1,9 +1,17 @@
-"""The command `recovery`. One module per group of commands; each imports what it needs when it is run, so that
-`recovery --help` does not wait for drivers.
+"""The command `recovery`. One module per group of commands; each imports what it needs when it is run, so that no
+command waits for drivers that it does not use.
 
-`main` is the only place that catches: an error of ours is one message on stderr and its exit code, no traceback.
+`entry` is where it starts. `main` is the only place that catches: an error of ours is one message on stderr and its
+exit code, no traceback.
 """
 
-from recovery.cli.main import main
+from __future__ import annotations
 
-__all__ = ["main"]
+
+def __getattr__(name: str) -> object:
+    """Return `main`, by which a script that was installed by an earlier version starts the command."""
+    if name == "main":
+        from recovery.cli.entry import main
+
+        return main
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

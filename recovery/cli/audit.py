@@ -42,7 +42,7 @@ def audit(
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
 
-    found = connect().store.audit_log.newest(limit, what=what, target=target, operation=operation)
+    found = connect(needs_redis=False).store.audit_log.newest(limit, what=what, target=target, operation=operation)
     if json:
         print_json("audit", {"entries": [_as_dict(entry) for entry in found]})
         return

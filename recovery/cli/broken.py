@@ -61,7 +61,7 @@ def list_(
     from recovery.health.records import count_unlisted
     from recovery.plurals import count
 
-    resources, selection = connect(), selection_of(process_type, actor, kind, fingerprint)
+    resources, selection = connect(needs_redis=False), selection_of(process_type, actor, kind, fingerprint)
     interruptions = resources.store.interruptions
     groups = interruptions.groups(selection)
     if json:
@@ -84,7 +84,7 @@ def show(target: Target, json: JsonOption = False) -> None:
     from recovery.cli.interrupted import as_dict, lines
     from recovery.cli.output import connect, console
 
-    resources = connect()
+    resources = connect(needs_redis=False)
     found = _of_target(resources, target)
     decision = resources.store.decisions.get_committed  # one at a time: each may have a stack of 20 kB
     if json:

@@ -22,10 +22,22 @@ _connected: list[tuple[Resources, Counted]] = []
 
 def begin(resources: Resources) -> None:
     """Remember what was counted so far, and to whom to tell the rest."""
+    if not _connected:
+        _connected.append((resources, _counted()))
+
+
+def _counted() -> Counted:
+    """What was counted so far. Nothing was before the metrics were imported, which most commands never need."""
+    if not _counts():
+        return {}
     from recovery.metrics.carried import counted
 
-    if not _connected:
-        _connected.append((resources, counted()))
+    return counted()
+
+
+def _counts() -> bool:
+    """Whether anything in this process counts."""
+    return "recovery.metrics.registry" in sys.modules
 
 
 def count_in_memory() -> None:
@@ -46,10 +58,12 @@ def leave() -> None:
     """Leave what was counted since. Does not raise where MongoDB does not take it: then it is a count too few."""
     if not _connected:
         return
+    resources, before = _connected.pop()
+    if not _counts():
+        return
     from recovery.metrics.carried import as_samples, grown
     from recovery.store.views.overview import time_limit
 
-    resources, before = _connected.pop()
     if samples := as_samples(grown(before)):
         try:
             with time_limit(TIME_LIMIT):

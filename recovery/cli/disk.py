@@ -40,7 +40,7 @@ def disk(
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
 
-    found = connect().store.disk.use(sample)
+    found = connect(needs_redis=False).store.disk.use(sample)
     if json:
         print_json("disk", as_dict(found))
         return

@@ -51,7 +51,7 @@ def find(
     from recovery.engine.operations.unknown_types import unknown_types
     from recovery.errors import InputError
 
-    resources = connect()
+    resources = connect(needs_redis=False)
     asked = read_search(resources, query)
     cost = resources.store.search.cost(asked)
     if explain:
@@ -98,7 +98,7 @@ def list_(
     if state is not None and state not in known:
         raise InputError(f"--state {given.shown(state)}: {hint(state, known, 'there are none')}")
     wanted = given.text(process_type, "--type") if process_type is not None else None
-    resources = connect()
+    resources = connect(needs_redis=False)
     found = resources.store.search.newest(limit, state, wanted)
     unknown = unknown_type(resources, wanted) if wanted is not None and not found else None
     _print(resources, "list", found, [unknown] if unknown else [], json=json)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,37 +14,10 @@ from typing import Annotated, TextIO
 import typer
 
 from recovery import addresses
-from recovery.cli import (
-    abort,
-    actors,
-    audit,
-    broken,
-    check,
-    counting,
-    demo,
-    disk,
-    doctor,
-    drill,
-    find,
-    imports,
-    markers,
-    operations,
-    process_types,
-    restart,
-    retry,
-    run,
-    schedules,
-    searches,
-    servers,
-    show,
-    start,
-    status,
-    sweep,
-    worker_list,
-    workers,
-)
+from recovery.cli import counting
 from recovery.cli.bash_words import bash_words
-from recovery.cli.options import CommandGroup
+from recovery.cli.entry import INTERRUPTED, end_at_once, raise_interrupts
+from recovery.cli.on_demand import Commands
 from recovery.cli.output import fail
 from recovery.errors import (
     BrokerError,
@@ -69,7 +44,7 @@ Code = str | int | None
 
 app = typer.Typer(
     name="recovery",
-    cls=CommandGroup,
+    cls=Commands,
     help="Long-running processes on Celery workers that always end, whatever is killed.",
     epilog="Every command ends with 0 if all is well, 1 for a bad result (a process that broke, a finding, a problem), "
     "2 for an error: a wrong option, setting or id, or a server that does not answer; 3 if what was waited for has "
@@ -97,37 +72,6 @@ def options(
     """What goes before a command. Only the help of the app itself is shown, not this."""
 
 
-for commands in (
-    demo,
-    servers,
-    workers,
-    start,
-    show,
-    find,
-    searches,
-    run,
-    status,
-    worker_list,
-    disk,
-    actors,
-    process_types,
-    schedules,
-    markers,
-    operations,
-    audit,
-    doctor,
-    drill,
-    check,
-    broken,
-    imports,
-    restart,
-    abort,
-    retry,
-    sweep,
-):
-    commands.add_to(app)
-
-
 def main() -> None:
     """Run the command of the command line."""
     log_printable()
@@ -139,10 +83,14 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # a letter that a terminal's encoding has not is no traceback
             stream.reconfigure(errors="backslashreplace")
     try:
+        raise_interrupts()
         with bash_words():
             code: Code = execute(sys.argv[1:])
     except SystemExit as end:
         code = end.code
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    end_at_once()
     sys.exit(_written(code))
 
 
@@ -154,8 +102,13 @@ def _log_as_set() -> None:
 
 
 def _unless_half_made(unraisable: sys.UnraisableHookArgs) -> None:
-    """Say what could not be raised, but for what a half-made object says when it is removed: a Ctrl-C may strike while
-    the driver makes one, and its `__del__` misses what was still to come."""
+    """Show what could not be raised, except what a half-made object raises when it is removed: a Ctrl-C may strike
+    while the driver makes one, and its `__del__` misses what was still to come. A Ctrl-C that struck where nothing can
+    be raised, as in a callback of an import, is raised in the main thread instead."""
+    if isinstance(unraisable.exc_value, KeyboardInterrupt):
+        # By another thread, which runs once this hook has returned: in here nothing can be raised either.
+        _thread.start_new_thread(os.kill, (os.getpid(), signal.SIGINT))
+        return
     name = getattr(unraisable.object, "__qualname__", "")
     if not (isinstance(unraisable.exc_value, AttributeError) and str(name).endswith(".__del__")):
         sys.__unraisablehook__(unraisable)

@@ -64,7 +64,7 @@ def list_(
     from recovery.records import given
 
     wanted = given.text(process_type, "--type") if process_type is not None else None
-    markers = connect().store.markers
+    markers = connect(needs_redis=False).store.markers
     found = markers.cleared(wanted) if cleared else markers.all(wanted)
     if json:
         print_json("marker list", {"cleared": cleared, "markers": [as_dict(one) for one in found]})
@@ -80,7 +80,7 @@ def show(name: Name, json: JsonOption = False) -> None:
     from recovery.cli.output import connect, console
     from recovery.engine.operations.markers import find_marker
 
-    found = find_marker(connect(), name)
+    found = find_marker(connect(needs_redis=False), name)
     if json:
         print_json("marker show", {**as_dict(found), "stack": found.stack})
     else:

@@ -56,7 +56,7 @@ def list_(
     from recovery.cli.output import connect, console
     from recovery.operations import progress
 
-    resources = connect()
+    resources = connect(needs_redis=False)
     read = resources.store.operations.newest_with_damaged(limit)
     found, damaged = [progress(resources, operation) for operation in read.records], [str(one) for one in read.damaged]
     if json:
@@ -70,7 +70,7 @@ def show(number: Number, json: JsonOption = False) -> None:
     from recovery import operations
     from recovery.cli.output import connect
 
-    print_whole("show", operations.find(connect(), number), json=json)
+    print_whole("show", operations.find(connect(needs_redis=False), number), json=json)
 
 
 @group.command(cls=Command, help=paragraphs(WATCH))
@@ -78,7 +78,7 @@ def watch(number: Number, json: JsonOption = False) -> None:
     from recovery import operations
     from recovery.cli.output import connect
 
-    print_whole("watch", operations.find(connect(), number), json=json, watch=True)
+    print_whole("watch", operations.find(connect(needs_redis=False), number), json=json, watch=True)
 
 
 @group.command(cls=Command, help=paragraphs(REPORT))

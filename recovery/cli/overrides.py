@@ -99,7 +99,7 @@ def _show(of: Settings, name: str, json: bool) -> None:
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
 
-    found = {"name": name, **of.one(of.kind()(connect()).get(name))}
+    found = {"name": name, **of.one(of.kind()(connect(needs_redis=False)).get(name))}
     if json:
         print_json(f"{of.texts.name} show", found)
     else:

@@ -190,9 +190,9 @@ def _policy(given: RetryOptions, actor: str | None, process_type: str | None) ->
     check_values(given, "recovery retry delays")
     held = []
     if actor is not None:
-        held.append(ActorOverrides(connect()).get(actor).effective.retry_options())
+        held.append(ActorOverrides(connect(needs_redis=False)).get(actor).effective.retry_options())
     if process_type is not None:
-        held.append(ProcessTypeOverrides(connect()).get(process_type).effective.retry_options())
+        held.append(ProcessTypeOverrides(connect(needs_redis=False)).get(process_type).effective.retry_options())
     if not held:
         check_policy(given, "recovery retry delays")
     enabled = next((one.enabled for one in held if one.enabled is not None), True)

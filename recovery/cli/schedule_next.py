@@ -38,7 +38,7 @@ def _named(name: str, time_zone: str | None, after: str | None) -> tuple[Plan, d
         raise InputError(
             f"--time-zone goes with a crontab; {name} has its own: `recovery schedule set {name} time_zone=…`"
         )
-    schedule = Schedules(connect()).get(name)
+    schedule = Schedules(connect(needs_redis=False)).get(name)
     check_sound(schedule)
     plan = schedule.plan
     if after is not None:

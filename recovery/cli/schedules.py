@@ -106,7 +106,7 @@ def list_(json: JsonOption = False) -> None:
     from recovery.cli.output import connect, console
     from recovery.cli.schedule_view import as_dict, print_all
 
-    read = connect().store.schedules.all_with_damaged()
+    read = connect(needs_redis=False).store.schedules.all_with_damaged()
     found, damaged = {one.id: one for one in read.records}, [str(one) for one in read.damaged]
     if json:
         told = {name: as_dict(one) for name, one in found.items()}

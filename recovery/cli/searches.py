@@ -59,7 +59,7 @@ def save(
     from recovery.cli.output import connect, console
     from recovery.engine.operations.saved_searches import save_search
 
-    saved = save_search(connect(), name, search, reason, replace=replace)
+    saved = save_search(connect(needs_redis=False), name, search, reason, replace=replace)
     if json:
         print_json("search save", _as_dict(saved))
     else:
@@ -73,7 +73,7 @@ def list_(json: JsonOption = False) -> None:
     from recovery.cli.tables import print_rows
     from recovery.engine.operations.saved_searches import unreadable
 
-    resources = connect()
+    resources = connect(needs_redis=False)
     found = resources.store.saved_searches.all()
     damaged = unreadable(resources, found)
     if json:
@@ -98,7 +98,7 @@ def remove(
     from recovery.cli.output import connect, console
     from recovery.engine.operations.saved_searches import remove_search
 
-    removed = remove_search(connect(), name, reason)
+    removed = remove_search(connect(needs_redis=False), name, reason)
     if json:
         print_json("search remove", _as_dict(removed))
     else:

@@ -76,7 +76,7 @@ def show(
     from recovery.cli.output import connect, console
     from recovery.engine.lookup import resolve
 
-    resources = connect()
+    resources = connect(needs_redis=False)
     process_id = resolve(resources, process_id)
     out = console()
     if watch:

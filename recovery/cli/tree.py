@@ -15,10 +15,10 @@ from recovery.cli.hints import hint
 from recovery.cli.interrupted import without_rule
 from recovery.cli.output import line, seconds_between, wrap
 from recovery.durations import show_age
-from recovery.engine.lifecycle.abort import ABORTED
 from recovery.health.waiting import why_refused
 from recovery.plurals import count
 from recovery.records import Decision, DecisionState, Process, ProcessState
+from recovery.records.decision import ABORTED
 from recovery.store.views.overview import TaskLine
 
 if TYPE_CHECKING:

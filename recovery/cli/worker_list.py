@@ -36,7 +36,7 @@ def workers(json: JsonOption = False) -> None:
     from recovery.health.versions import live_versions
     from recovery.health.workers import START
 
-    store = connect().store
+    store = connect(needs_redis=False).store
     found, now = sorted(store.workers.all(), key=lambda one: (one.name, one.id)), store.now()
     versions = live_versions(one for one in found if is_alive(one, now))
     if json:

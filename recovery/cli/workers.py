@@ -22,7 +22,8 @@ from recovery.cli.output import AppOption, JsonOption, paragraphs
 from recovery.durations import show_duration
 from recovery.errors import InputError, SettingsError
 from recovery.forms import LogFormat
-from recovery.settings import PREFIX, Settings, load
+from recovery.setting_sources import PREFIX
+from recovery.settings import Settings, load
 from recovery.shadowing import advice
 
 log = logging.getLogger(__name__)

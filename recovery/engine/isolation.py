@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from recovery import metrics
 from recovery.errors import BrokerError, StoreError, StoreUnavailable
 from recovery.printable import printable
 from recovery.seldom import Seldom
@@ -65,6 +64,8 @@ def _guarded(item: Item, step: Callable[[Item], int], name: str, failed: Callabl
 def tell(record: str, error: Exception) -> None:
     """Say that a step failed for what this record, or one of its process, holds; once in a while for each, and count
     it. Nothing that the record holds is told."""
+    from recovery import metrics  # most commands count nothing, and do without its libraries
+
     metrics.FAILED_STEPS.inc()
     _told.warning("%s can't be processed: %s; the others go on", record, in_a_line(error), about=record)
 

@@ -18,6 +18,7 @@ Metrics: recovery_circuit_breaker_changes.
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import time
@@ -61,7 +62,9 @@ def through_outage(resources: Resources, step: Callable[[], T], seconds: float, 
 
     over = Stop(lambda _request, _reason: is_last)
     with waits().noted(what):
-        return call(attempt, Call(what, Until(over, BestEffort(pause)), idempotent=True), classified=by_driver)
+        request = Call(what, Until(over, BestEffort(pause)), idempotent=True)
+        # The breaker logs the outage, once for all calls of this process.
+        return call(attempt, request, classified=by_driver, level=logging.DEBUG)
 
 
 def pause(retries: int) -> float:

@@ -4,16 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from recovery.queue import Broker, Turns, signer
-from recovery.retry import Catalogues, shipped
 from recovery.settings import Settings
 from recovery.store import Store
+
+if TYPE_CHECKING:
+    from recovery.queue import Broker, Turns
+    from recovery.retry import Catalogues
 
 TURN_LIFETIME = 3.0
 """Seconds that a turn outlives whoever had it: what ends meanwhile waits to be overdue. A turn's step takes a tenth."""
 UNKNOWN_VERSION = "unknown"
 """The version of an application where there is none: programs without actors, such as commands, run no tasks."""
+
+
+class Queueing:
+    """What is asked of Redis. Its modules are imported at the first use: a command that asks MongoDB alone does not
+    wait for redis-py and Celery."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    @cached_property
+    def broker(self) -> Broker:
+        """The messages to actors."""
+        from recovery.queue.broker import Broker
+        from recovery.queue.signing import signer
+
+        return Broker(self._settings.broker_url, signer(self._settings))
+
+    @cached_property
+    def turns(self) -> Turns:
+        """Whose turn it is to apply what ends in a large process."""
+        from recovery.queue.turns import Turns
+
+        return Turns(self._settings.broker_url, TURN_LIFETIME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +49,9 @@ class Resources:
 
     settings: Settings
     store: Store
-    broker: Broker
-    turns: Turns
-    catalogues: Catalogues = field(default_factory=shipped, compare=False)
-    """What errors mean: the application's, where there is one."""
+    queueing: Queueing
+    own_catalogues: Catalogues | None = field(default=None, compare=False)
+    """What errors mean to the application; None if there is none."""
     version: Callable[[], str] = field(default=lambda: UNKNOWN_VERSION, compare=False)
     """Returns the version of the application. A function, because the version may depend on actors that are registered
     after the first use of these resources."""
@@ -42,10 +68,17 @@ class Resources:
         compatible_with: frozenset[str] = frozenset(),
     ) -> Resources:
         """Resources of these settings; connections are made at first use."""
-        known = shipped() if catalogues is None else catalogues
-        broker, turns = Broker(settings.broker_url, signer(settings)), Turns(settings.broker_url, TURN_LIFETIME)
         store = Store(settings, version=version or (lambda: None))
-        return cls(settings, store, broker, turns, known, version or (lambda: UNKNOWN_VERSION), compatible_with)
+        return cls(
+            settings, store, Queueing(settings), catalogues, version or (lambda: UNKNOWN_VERSION), compatible_with
+        )
+
+    @property
+    def catalogues(self) -> Catalogues:
+        """What errors mean: to the application, or by the catalogues that are shipped."""
+        from recovery.retry.catalogues import shipped
+
+        return shipped() if self.own_catalogues is None else self.own_catalogues
 
     @property
     def recorded_version(self) -> str | None:
@@ -56,3 +89,13 @@ class Resources:
     def may_run(self, pinned_to: str) -> bool:
         """Whether the application's code runs a task that is pinned to this version."""
         return pinned_to in self.compatible_with or pinned_to == self.version()
+
+    @property
+    def broker(self) -> Broker:
+        """The messages to actors."""
+        return self.queueing.broker
+
+    @property
+    def turns(self) -> Turns:
+        """Whose turn it is to apply what ends in a large process."""
+        return self.queueing.turns

@@ -6,8 +6,24 @@ The doctor's checks are small functions that each give one `Check`: what was fou
 rules and has the scanners' repairs done to it.
 """
 
-from recovery.health.doctor import examine
-from recovery.health.model import Check, Level
-from recovery.health.process import Deadline, Examination, deadlines, look, repair
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from recovery.exports import exported
+
+if TYPE_CHECKING:
+    from recovery.health.doctor import examine
+    from recovery.health.model import Check, Level
+    from recovery.health.process import Deadline, Examination, deadlines, look, repair
 
 __all__ = ["Check", "Deadline", "Examination", "Level", "deadlines", "examine", "look", "repair"]
+
+__getattr__ = exported(
+    __name__,
+    {
+        "doctor": "examine",
+        "model": "Check Level",
+        "process": "Deadline Examination deadlines look repair",
+    },
+)

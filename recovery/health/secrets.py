@@ -12,7 +12,8 @@ from pathlib import Path
 from recovery.certificates import of_mongodb, of_redis
 from recovery.engine import Resources
 from recovery.health.model import Cause, Check, join_names, ok, warning
-from recovery.settings import CONFIG, Settings
+from recovery.setting_sources import CONFIG
+from recovery.settings import Settings
 
 _SECRET = re.compile(rb"message_key|Password=|://[^\s\"'/]*@")
 """In a file of settings: what makes it one that is not for everybody."""

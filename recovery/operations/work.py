@@ -61,7 +61,7 @@ class OperationWorker:
                 if time.monotonic() > until:
                     return True
         except (StoreError, BrokerError) as error:
-            log.warning("operations cut off (%s); the next nudge goes on", in_a_line(error))
+            log.warning("operations cut off (%s); the next nudge goes on", error)
         return False
 
     def look_after(self) -> None:

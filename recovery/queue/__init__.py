@@ -7,13 +7,20 @@ is something new; `turns` says who applies what ends in a large process, `kept` 
 data, `places` who scans.
 """
 
-from recovery.queue.broker import Broker
-from recovery.queue.kept import Kept
-from recovery.queue.message import MessageId, encode, parse_id, remake
-from recovery.queue.places import Places
-from recovery.queue.remote import LIVES, SETTINGS_CHANGED
-from recovery.queue.signing import Signer, signer
-from recovery.queue.turns import Turns
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from recovery.exports import exported
+
+if TYPE_CHECKING:
+    from recovery.queue.broker import Broker
+    from recovery.queue.kept import Kept
+    from recovery.queue.message import MessageId, encode, parse_id, remake
+    from recovery.queue.places import Places
+    from recovery.queue.remote import LIVES, SETTINGS_CHANGED
+    from recovery.queue.signing import Signer, signer
+    from recovery.queue.turns import Turns
 
 __all__ = [
     "LIVES",
@@ -29,3 +36,16 @@ __all__ = [
     "remake",
     "signer",
 ]
+
+__getattr__ = exported(
+    __name__,
+    {
+        "broker": "Broker",
+        "kept": "Kept",
+        "message": "MessageId encode parse_id remake",
+        "places": "Places",
+        "remote": "LIVES SETTINGS_CHANGED",
+        "signing": "Signer signer",
+        "turns": "Turns",
+    },
+)

@@ -35,7 +35,6 @@ from recovery.queue.clients import client
 from recovery.queue.condition import Condition
 from recovery.queue.driver_errors import translated
 from recovery.queue.message import MessageId, encode, id_of
-from recovery.queue.remote import SETTINGS_CHANGED, answering, answers, tell_workers
 from recovery.queue.signing import UNSIGNED, Signer
 from recovery.records.names import is_actor_name
 from recovery.seldom import Seldom
@@ -47,6 +46,9 @@ SCANNED_KEYS = 100_000
 """Up to so many keys, of whomever, are looked through for these: 0.1 s."""
 AWAY_FOR = 10.0
 """Seconds after a message could not be sent, over two connections, in which others are tried once."""
+NOT_PUSHED = "could not push %d messages (%s): they stay queued in MongoDB and are requeued after their message timeout"
+SENT_AGAIN = "Redis takes messages again, after %.0f s"
+"""The first line of an outage in the log, and the last."""
 NUDGED = "recovery.nudge.sent"
 """A list of one entry that each nudge of a beat writes anew: Redis knows how long ago that was."""
 DEFAULT_HOST, DEFAULT_PORT = "localhost", 6379
@@ -69,6 +71,8 @@ class Broker:
         self._url, self._signer = url, signer
         self._said = Seldom(log)
         self._failed_at = -math.inf
+        self._away_since: float | None = None
+        """When a message could first not be sent since one was, by the monotonic clock."""
 
     @property
     def _redis(self) -> Redis:
@@ -101,15 +105,21 @@ class Broker:
         try:
             self._sent(send)
         except RedisError as error:
-            # Whoever puts something else in the place of a queue has each push of it fail.
-            self._said.warning(
-                "could not push %d messages (%s): they stay queued in MongoDB and are requeued after "
-                "their message timeout",
-                len(queued),
-                error,
-            )
+            self._push_failed(len(queued), error)
             return 0
+        if self._away_since is not None:
+            log.warning(SENT_AGAIN, time.monotonic() - self._away_since)
+            self._away_since = None
         return len(queued)
+
+    def _push_failed(self, count: int, error: RedisError) -> None:
+        """Log it: of an outage once, until messages are sent again."""
+        if not isinstance(error, ConnectionError | TimeoutError):
+            # Whoever puts something else in the place of a queue has each push of it fail.
+            self._said.warning(NOT_PUSHED, count, error)
+            return
+        log.log(logging.WARNING if self._away_since is None else logging.DEBUG, NOT_PUSHED, count, error)
+        self._away_since = self._away_since or time.monotonic()
 
     def depths(self, queues: Iterable[str]) -> dict[str, int]:
         """How many messages wait in each queue; in what somebody else put in its place, none."""
@@ -202,6 +212,8 @@ class Broker:
     def workers_answering(self, database: str, timeout: float) -> list[str] | None:
         """Names of the workers on this database that answer through Redis within so many seconds; None where this user
         may not ask."""
+        from recovery.queue.remote import answering
+
         try:
             return answering(self._url, database, timeout)
         except NoPermissionError:
@@ -217,6 +229,8 @@ class Broker:
     def tell_settings_changed(self) -> bool:
         """Tell all workers that settings changed, or what is blocked: whether it was sent. Does not raise: they learn
         of it with their next heartbeats."""
+        from recovery.queue.remote import SETTINGS_CHANGED, tell_workers
+
         told = tell_workers(self._url, SETTINGS_CHANGED)
         if not told:
             log.warning("workers could not be told of the change: they take it up with their next heartbeats")
@@ -224,6 +238,8 @@ class Broker:
 
     def answers(self, worker: str, timeout: float) -> bool:
         """Whether the main loop of a worker, `name@host`, answers in time."""
+        from recovery.queue.remote import answers
+
         return answers(self._url, worker, timeout)
 
     def is_there(self, within: float) -> bool:

@@ -10,7 +10,6 @@ from redis import Redis
 from recovery import certificates
 from recovery.addresses import public, told
 from recovery.errors import SettingsError
-from recovery.queue.bounded import BoundedParser
 from recovery.queue.connection import ANSWER_TIMEOUT, connect
 
 
@@ -30,7 +29,12 @@ def client(url: str, _pid: int, within: float = ANSWER_TIMEOUT, bounded: bool = 
     """The client of this process, `_pid`. `bounded`: it reads nothing that is larger than a message may be."""
     if (tls := certificates.of_redis(url)) is not None:
         tls.check()
+    options = {}
+    if bounded:
+        from recovery.queue.bounded import BoundedParser  # with what messages are, which most clients never read
+
+        options["parser_class"] = BoundedParser
     try:
-        return connect(url, within, parser_class=BoundedParser) if bounded else connect(url, within)
+        return connect(url, within, **options)
     except (ValueError, OSError) as error:
         raise SettingsError(f"RECOVERY_BROKER_URL={public(url)}: {told(error, url)}") from None

@@ -1,4 +1,4 @@
-"""Which of our errors one of Redis's, or of Celery's remote control, is above the queue.
+"""Which of our errors one of Redis's is above the queue. `remote` has those of Celery's remote control.
 
 kombu's transport hands on redis-py's own: what stands in for a part of it (`recovery.worker.messages.taking`) takes
 their names from here.
@@ -6,7 +6,6 @@ their names from here.
 
 from __future__ import annotations
 
-from kombu.exceptions import KombuError
 from redis.exceptions import RedisError, ResponseError
 
 from recovery.boundary import boundary
@@ -21,5 +20,5 @@ def ours(error: Exception) -> BrokerError:
 
 
 # kombu hands on what goes wrong with its sockets as it is.
-translated = boundary((RedisError, KombuError, OSError), ours)
+translated = boundary((RedisError, OSError), ours)
 """Decorates the class that asks Redis."""

@@ -14,10 +14,6 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from kombu import Connection
-from kombu.serialization import dumps
-
-from recovery.queue.celery_app import OwnCelery
 from recovery.queue.signing import HEADER, UNSIGNED, Signer
 from recovery.records.ids import is_pass, is_record_id
 from recovery.store import Queued
@@ -106,6 +102,12 @@ def _of_actor(actor: str) -> tuple[str, str]:
 @lru_cache(maxsize=4096)
 def _prototype(actor: str) -> tuple[dict[str, Any], str]:
     """Celery's own message for `actor`, and the JSON of its body's third part."""
+    # Only workers take messages; what reads or sends them does without Celery's modules.
+    from kombu import Connection
+    from kombu.serialization import dumps
+
+    from recovery.queue.celery_app import OwnCelery
+
     app = OwnCelery(set_as_current=False)
     task = app.amqp.as_task_v2("", actor, args=(), kwargs={}, origin="recovery", argsrepr="()")
     content_type, encoding, text = dumps(task.body, serializer="json")

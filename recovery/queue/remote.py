@@ -13,8 +13,10 @@ from celery.app.control import Control
 from kombu.exceptions import KombuError
 from redis.exceptions import RedisError
 
+from recovery.errors import BrokerError
 from recovery.queue.celery_app import OwnCelery
 from recovery.queue.connection import celery_settings
+from recovery.queue.driver_errors import ours
 from recovery.threads import try_start
 
 log = logging.getLogger(__name__)
@@ -39,7 +41,7 @@ def tell_workers(url: str, command: str) -> bool:
             with _control(url) as (control, connection):
                 control.broadcast(command, connection=connection)
             sent.set()
-        except (KombuError, RedisError, OSError) as error:
+        except (BrokerError, RedisError, OSError) as error:
             log.warning("workers not told (%s)", error)
 
     # Each answer has its time, and kombu asks for several and tries again.
@@ -67,9 +69,12 @@ def answers(url: str, worker: str, timeout: float) -> bool:
 @contextmanager
 def _control(url: str) -> Iterator[tuple[Control, Any]]:
     """Remote control over a connection of its own: of those that Celery keeps for all of a program some may have died
-    since."""
+    since. kombu's errors are raised as ours."""
     with OwnCelery(set_as_current=False) as app:
         app.conf.update(celery_settings(url))
         app.control.mailbox.producer_pool = None
-        with app.connection() as connection:
-            yield app.control, connection
+        try:
+            with app.connection() as connection:
+                yield app.control, connection
+        except KombuError as error:
+            raise ours(error) from error

@@ -13,6 +13,9 @@ from recovery.records.states import DecisionState
 from recovery.records.task import Call, Child, Task
 from recovery.records.trace import Trace
 
+ABORTED = "Aborted"
+"""Kind of the error that an aborted process, and its tasks that were not finished, end with."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorInfo(Record):

@@ -6,17 +6,24 @@ Hive's replication retry gives the classes of errors (`codes`), the policy (`pol
 what would become of an error. Pure: no driver is imported, and nothing is asked of a server.
 """
 
-from recovery.retry.catalogue import Catalogue, Catalogues, Classified, Entry, classify
-from recovery.retry.catalogues import SHIPPED, shipped
-from recovery.retry.codes import GENERIC_ERROR, ErrorClass, ErrorCode
-from recovery.retry.error_map import ErrorMap
-from recovery.retry.explain import Explanation, explain_code, explain_couchbase, explain_error, explain_reason
-from recovery.retry.extending import in_use, of_class
-from recovery.retry.orchestrator import Ruling, Verdict, controlled_backoff, maybe_retry
-from recovery.retry.policy import Backoff, Cycle, follow
-from recovery.retry.reasons import REASONS, Reason, reason_of
-from recovery.retry.request import Call, Request
-from recovery.retry.strategies import BestEffort, Durable, RetryAction, RetryStrategy
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from recovery.exports import exported
+
+if TYPE_CHECKING:
+    from recovery.retry.catalogue import Catalogue, Catalogues, Classified, Entry, classify
+    from recovery.retry.catalogues import SHIPPED, shipped
+    from recovery.retry.codes import GENERIC_ERROR, ErrorClass, ErrorCode
+    from recovery.retry.error_map import ErrorMap
+    from recovery.retry.explain import Explanation, explain_code, explain_couchbase, explain_error, explain_reason
+    from recovery.retry.extending import in_use, of_class
+    from recovery.retry.orchestrator import Ruling, Verdict, controlled_backoff, maybe_retry
+    from recovery.retry.policy import Backoff, Cycle, follow
+    from recovery.retry.reasons import REASONS, Reason, reason_of
+    from recovery.retry.request import Call, Request
+    from recovery.retry.strategies import BestEffort, Durable, RetryAction, RetryStrategy
 
 __all__ = [
     "GENERIC_ERROR",
@@ -54,3 +61,20 @@ __all__ = [
     "reason_of",
     "shipped",
 ]
+
+__getattr__ = exported(
+    __name__,
+    {
+        "catalogue": "Catalogue Catalogues Classified Entry classify",
+        "catalogues": "SHIPPED shipped",
+        "codes": "GENERIC_ERROR ErrorClass ErrorCode",
+        "error_map": "ErrorMap",
+        "explain": "Explanation explain_code explain_couchbase explain_error explain_reason",
+        "extending": "in_use of_class",
+        "orchestrator": "Ruling Verdict controlled_backoff maybe_retry",
+        "policy": "Backoff Cycle follow",
+        "reasons": "REASONS Reason reason_of",
+        "request": "Call Request",
+        "strategies": "BestEffort Durable RetryAction RetryStrategy",
+    },
+)

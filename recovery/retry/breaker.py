@@ -151,7 +151,7 @@ class CircuitBreaker:
             if opens:
                 self._opened_at = now
         told = "%s: circuit breaker %s for %g s: failures in a row: %d"
-        log.log(logging.WARNING if opens else logging.INFO, told, self.name, "open" if opens else "open again", pause,
+        log.log(logging.WARNING if opens else logging.DEBUG, told, self.name, "open" if opens else "open again", pause,
                 self._failed)  # fmt: skip
         if opens:
             self._changed(State.OPEN)

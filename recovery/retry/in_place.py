@@ -58,9 +58,10 @@ def call(
     classified: Classify = by_shipped,
     breaker: CircuitBreaker | None = None,
     wait: Callable[[float], object] | None = None,
+    level: int = logging.WARNING,
 ) -> T:
     """What `step` gives, tried again as the orchestrator says; else what it raised last. With a `breaker` nothing is
-    sent while that is open."""
+    sent while that is open. `level` is that of the first retry in the log, and of how long the call took."""
     began = time.monotonic()
     while True:
         try:
@@ -70,8 +71,8 @@ def call(
             if not found.is_retriable:
                 raise
             # Who reads warnings alone is told once of each call.
-            level = logging.INFO if request.retry_attempts else logging.WARNING
-            ruling = decided(maybe_retry(request, found.reason, code=found.code, error=error, level=level))
+            told = min(level, logging.INFO) if request.retry_attempts else level
+            ruling = decided(maybe_retry(request, found.reason, code=found.code, error=error, level=told))
             if ruling.verdict is Verdict.FAIL:
                 raise
             delay = max(ruling.delay, found.retry_after or 0.0)
@@ -83,8 +84,8 @@ def call(
         else:
             if request.retry_attempts:
                 seconds = time.monotonic() - began
-                log.warning("%s: done after %.1f s, retries: %d", request.name, seconds, request.retry_attempts,
-                            extra={"retry_attempts": request.retry_attempts, "retry_seconds": seconds})  # fmt: skip
+                log.log(level, "%s: done after %.1f s, retries: %d", request.name, seconds, request.retry_attempts,
+                        extra={"retry_attempts": request.retry_attempts, "retry_seconds": seconds})  # fmt: skip
             return done
 
 

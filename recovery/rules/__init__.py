@@ -5,15 +5,22 @@ record, the evidence and the repair; what a repair does stands in `recovery.repa
 operator's check and the sweep in Spark all run these functions. No driver is imported here.
 """
 
-from recovery.rules.catalogue import CATALOGUE, Explanation
-from recovery.rules.contradictions import is_intact
-from recovery.rules.damage import SPOILT, droppable, not_judged, state_shown
-from recovery.rules.decisions import OF_SINGLE_TASKS, foreign_id, judge_decision, of_aborted
-from recovery.rules.derived_graph import graph_of, says, still_to_come
-from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
-from recovery.rules.processes import judge_process
-from recovery.rules.redo import Link, Redo, redo_of
-from recovery.rules.timeouts import is_late
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from recovery.exports import exported
+
+if TYPE_CHECKING:
+    from recovery.rules.catalogue import CATALOGUE, Explanation
+    from recovery.rules.contradictions import is_intact
+    from recovery.rules.damage import SPOILT, droppable, not_judged, state_shown
+    from recovery.rules.decisions import OF_SINGLE_TASKS, foreign_id, judge_decision, of_aborted
+    from recovery.rules.derived_graph import graph_of, says, still_to_come
+    from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
+    from recovery.rules.processes import judge_process
+    from recovery.rules.redo import Link, Redo, redo_of
+    from recovery.rules.timeouts import is_late
 
 __all__ = [
     "CATALOGUE",
@@ -41,3 +48,18 @@ __all__ = [
     "state_shown",
     "still_to_come",
 ]
+
+__getattr__ = exported(
+    __name__,
+    {
+        "catalogue": "CATALOGUE Explanation",
+        "contradictions": "is_intact",
+        "damage": "SPOILT droppable not_judged state_shown",
+        "decisions": "OF_SINGLE_TASKS foreign_id judge_decision of_aborted",
+        "derived_graph": "graph_of says still_to_come",
+        "model": "Finding Repair Rule Snapshot Surroundings",
+        "processes": "judge_process",
+        "redo": "Link Redo redo_of",
+        "timeouts": "is_late",
+    },
+)

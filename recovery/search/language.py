@@ -44,7 +44,7 @@ GRAMMAR = r"""
     AGE.3: /(before|within|longer|shorter)\([^()":]*\)/i
     SAVED.3: /@[^\s()"]*/
     VALUE: /[^\s()"<>=][^\s()"]*/
-    %import common.WS
+    WS: /[ \t\f\r\n]+/
     %ignore WS
 """
 

@@ -97,6 +97,7 @@ class Stack:
         queues: Sequence[str] | None = None,
         name: str | None = None,
         pool: str | None = None,
+        log_level: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Child:
         """Start a worker; `env` wins over `environment()`. Returns at once, before the worker is ready."""
@@ -105,6 +106,8 @@ class Stack:
         options = ["--concurrency", str(concurrency), "--name", name]
         if pool:
             options += ["--pool", pool]
+        if log_level:
+            options += ["--loglevel", log_level]
         if queues:
             options += ["--queues", ",".join(queues)]
         worker = self._run(name, ["worker", "--app", app, *options], env)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import pymongo
 from pymongo.database import Database
 
-from recovery.rules import Snapshot
+from recovery.exports import exported
 from recovery.settings import Settings
 from recovery.store import schema
 from recovery.store.batches import PORTION_BYTES, batches, portions
@@ -23,61 +24,64 @@ from recovery.store.clock import DatabaseClock
 from recovery.store.concerns import committed as as_committed
 from recovery.store.concerns import current, named
 from recovery.store.driver_errors import translated
-from recovery.store.layout import Layout
-from recovery.store.lifecycle.actors import Actors, KeptSettings, ProcessTypes
-from recovery.store.lifecycle.decision_batches import DecisionBatches
-from recovery.store.lifecycle.decision_queries import Held
-from recovery.store.lifecycle.decisions import Decisions, Queued, queued
-from recovery.store.lifecycle.graph_batches import GraphBatches
-from recovery.store.lifecycle.graphs import Finished, Graphs, GraphView
-from recovery.store.lifecycle.markers import Markers
-from recovery.store.lifecycle.preferences import CurrentPreferences
-from recovery.store.lifecycle.process_batches import ProcessBatches
-from recovery.store.lifecycle.process_updates import MarkerDue
-from recovery.store.lifecycle.processes import Processes, Standing
-from recovery.store.lifecycle.queues import Queues
-from recovery.store.lifecycle.requeue_alike import LOSSES_WITHOUT_DELAY
-from recovery.store.lifecycle.requeues import LONGEST_WAIT, Requeues
-from recovery.store.lifecycle.schedules import Schedules
-from recovery.store.lifecycle.tasks import Tasks
-from recovery.store.lifecycle.workers import Workers
-from recovery.store.operations.aborts import Aborts
-from recovery.store.operations.audit_log import AuditLog
-from recovery.store.operations.destruction import Destruction
-from recovery.store.operations.idle_timeouts import IdleTimeouts
-from recovery.store.operations.interruptions import Group, Interruptions, Selection
-from recovery.store.operations.left_counts import LeftCountRecords
-from recovery.store.operations.mending import Mending
-from recovery.store.operations.operation_ranges import OperationRanges
-from recovery.store.operations.operation_records import Operations
-from recovery.store.operations.operation_results import OperationResults
-from recovery.store.operations.orders import Orders
-from recovery.store.operations.redos import Redos
-from recovery.store.operations.removals import Removals
-from recovery.store.operations.restarts import Restarted, Restarts
-from recovery.store.operations.saved_searches import SavedSearches
-from recovery.store.operations.setting import Setting
-from recovery.store.views import snapshots
-from recovery.store.views.calls import Calls
-from recovery.store.views.census import Censuses
-from recovery.store.views.condition import Server
-from recovery.store.views.custom_ids import CustomIds
-from recovery.store.views.damaged import Damaged
-from recovery.store.views.disk import Disk
-from recovery.store.views.due import Due
-from recovery.store.views.exports import Exports
-from recovery.store.views.hung import Hung
-from recovery.store.views.imports import Imports
-from recovery.store.views.labels import Labels
-from recovery.store.views.members import Members
-from recovery.store.views.overview import Overview
-from recovery.store.views.pending import Pending, ToCome
-from recovery.store.views.ranges import Ranges
-from recovery.store.views.refused import Refusals
-from recovery.store.views.scanners import Scanners
-from recovery.store.views.search import Search
-from recovery.store.views.unreachable_deadlines import UnreachableDeadlines
-from recovery.store.views.waiting import ActorQueue, Waiting
+from recovery.store.parts import of_collection, of_database, part
+
+if TYPE_CHECKING:
+    from recovery.rules import Snapshot
+    from recovery.store.layout import Layout
+    from recovery.store.lifecycle.actors import Actors, KeptSettings, ProcessTypes
+    from recovery.store.lifecycle.decision_batches import DecisionBatches
+    from recovery.store.lifecycle.decision_queries import Held
+    from recovery.store.lifecycle.decisions import Decisions, Queued, queued
+    from recovery.store.lifecycle.graph_batches import GraphBatches
+    from recovery.store.lifecycle.graphs import Finished, Graphs, GraphView
+    from recovery.store.lifecycle.markers import Markers
+    from recovery.store.lifecycle.preferences import CurrentPreferences
+    from recovery.store.lifecycle.process_batches import ProcessBatches
+    from recovery.store.lifecycle.process_updates import MarkerDue
+    from recovery.store.lifecycle.processes import Processes, Standing
+    from recovery.store.lifecycle.queues import Queues
+    from recovery.store.lifecycle.requeue_alike import LOSSES_WITHOUT_DELAY
+    from recovery.store.lifecycle.requeues import LONGEST_WAIT, Requeues
+    from recovery.store.lifecycle.schedules import Schedules
+    from recovery.store.lifecycle.tasks import Tasks
+    from recovery.store.lifecycle.workers import Workers
+    from recovery.store.operations.aborts import Aborts
+    from recovery.store.operations.audit_log import AuditLog
+    from recovery.store.operations.destruction import Destruction
+    from recovery.store.operations.idle_timeouts import IdleTimeouts
+    from recovery.store.operations.interruptions import Group, Interruptions, Selection
+    from recovery.store.operations.left_counts import LeftCountRecords
+    from recovery.store.operations.mending import Mending
+    from recovery.store.operations.operation_ranges import OperationRanges
+    from recovery.store.operations.operation_records import Operations
+    from recovery.store.operations.operation_results import OperationResults
+    from recovery.store.operations.orders import Orders
+    from recovery.store.operations.redos import Redos
+    from recovery.store.operations.removals import Removals
+    from recovery.store.operations.restarts import Restarted, Restarts
+    from recovery.store.operations.saved_searches import SavedSearches
+    from recovery.store.operations.setting import Setting
+    from recovery.store.views.calls import Calls
+    from recovery.store.views.census import Censuses
+    from recovery.store.views.condition import Server
+    from recovery.store.views.custom_ids import CustomIds
+    from recovery.store.views.damaged import Damaged
+    from recovery.store.views.disk import Disk
+    from recovery.store.views.due import Due
+    from recovery.store.views.exports import Exports
+    from recovery.store.views.hung import Hung
+    from recovery.store.views.imports import Imports
+    from recovery.store.views.labels import Labels
+    from recovery.store.views.members import Members
+    from recovery.store.views.overview import Overview
+    from recovery.store.views.pending import Pending, ToCome
+    from recovery.store.views.ranges import Ranges
+    from recovery.store.views.refused import Refusals
+    from recovery.store.views.scanners import Scanners
+    from recovery.store.views.search import Search
+    from recovery.store.views.unreachable_deadlines import UnreachableDeadlines
+    from recovery.store.views.waiting import ActorQueue, Waiting
 
 __all__ = [
     "LONGEST_WAIT",
@@ -108,6 +112,25 @@ __all__ = [
 ]
 
 
+__getattr__ = exported(
+    __name__,
+    {
+        "lifecycle.actors": "KeptSettings",
+        "lifecycle.decision_queries": "Held",
+        "lifecycle.decisions": "Queued queued",
+        "lifecycle.graphs": "Finished GraphView",
+        "lifecycle.process_updates": "MarkerDue",
+        "lifecycle.processes": "Standing",
+        "lifecycle.requeue_alike": "LOSSES_WITHOUT_DELAY",
+        "lifecycle.requeues": "LONGEST_WAIT",
+        "operations.interruptions": "Group Selection",
+        "operations.restarts": "Restarted",
+        "views.pending": "ToCome",
+        "views.waiting": "ActorQueue",
+    },
+)
+
+
 PORTION = 100
 """Processes of which all records are read at once, if they are small."""
 PORTION_TASKS = 20_000
@@ -120,6 +143,90 @@ TASK_BYTES = 50
 class Store:
     """The records in one MongoDB database. Connects at first use; not to be carried over a fork."""
 
+    layout: Layout = of_database("layout:Layout")
+
+    # The collections that starting, running and finishing processes reads and writes.
+    processes: Processes = of_collection("lifecycle.processes:Processes", schema.PROCESSES)
+    process_batches: ProcessBatches = of_collection("lifecycle.process_batches:ProcessBatches", schema.PROCESSES)
+    tasks: Tasks = of_collection("lifecycle.tasks:Tasks", schema.TASKS)
+    decisions: Decisions = part(
+        "lifecycle.decisions:Decisions", lambda store: (store._database[schema.DECISIONS], store._version)
+    )
+    decision_batches: DecisionBatches = part(
+        "lifecycle.decision_batches:DecisionBatches", lambda store: (store._database[schema.DECISIONS], store._version)
+    )
+    graphs: Graphs = of_collection("lifecycle.graphs:Graphs", schema.GRAPHS)
+    graph_batches: GraphBatches = of_collection("lifecycle.graph_batches:GraphBatches", schema.GRAPHS)
+    markers: Markers = of_collection("lifecycle.markers:Markers", schema.MARKERS)
+    workers: Workers = of_collection("lifecycle.workers:Workers", schema.WORKERS)
+    queues: Queues = of_database("lifecycle.queues:Queues")
+    actors: Actors = of_collection("lifecycle.actors:Actors", schema.ACTORS)
+    process_types: ProcessTypes = of_collection("lifecycle.actors:ProcessTypes", schema.PROCESS_TYPES)
+    preferences: CurrentPreferences = part(
+        "lifecycle.preferences:CurrentPreferences", lambda store: (store.actors, store.process_types)
+    )
+    requeues: Requeues = part(
+        "lifecycle.requeues:Requeues",
+        lambda store: (
+            store._database[schema.DECISIONS],
+            store._clock.at_least,
+            store._settings.message_timeout,
+            store.preferences.task_timeouts,
+        ),
+    )
+    schedules: Schedules = of_collection("lifecycle.schedules:Schedules", schema.SCHEDULES)
+
+    # The collections that operators' commands and repairs read and write.
+    interruptions: Interruptions = of_collection("operations.interruptions:Interruptions", schema.INTERRUPTIONS)
+    aborts: Aborts = of_database("operations.aborts:Aborts")
+    restarts: Restarts = part(
+        "operations.restarts:Restarts",
+        lambda store: (store._database, store._settings.message_timeout, store.preferences.task_timeouts),
+    )
+    redos: Redos = of_database("operations.redos:Redos")
+    orders: Orders = of_collection("operations.orders:Orders", schema.ORDERS)
+    removals: Removals = of_database("operations.removals:Removals")
+    idle_timeouts: IdleTimeouts = of_database("operations.idle_timeouts:IdleTimeouts")
+    mending: Mending = of_database("operations.mending:Mending")
+    setting: Setting = of_database("operations.setting:Setting")
+    left_counts: LeftCountRecords = of_collection("operations.left_counts:LeftCountRecords", schema.LEFT_COUNTS)
+    operations: Operations = of_collection("operations.operation_records:Operations", schema.OPERATIONS)
+    operation_ranges: OperationRanges = of_collection(
+        "operations.operation_ranges:OperationRanges", schema.OPERATION_RANGES
+    )
+    operation_results: OperationResults = of_collection(
+        "operations.operation_results:OperationResults", schema.OPERATION_RESULTS
+    )
+    saved_searches: SavedSearches = of_collection("operations.saved_searches:SavedSearches", schema.SAVED_SEARCHES)
+    audit_log: AuditLog = of_collection("operations.audit_log:AuditLog", schema.AUDIT_LOG)
+    destruction: Destruction = of_database("operations.destruction:Destruction")
+
+    # The queries that read across collections, for people and for rules.
+    exports: Exports = of_database("views.exports:Exports")
+    imports: Imports = of_database("views.imports:Imports")
+    pending: Pending = of_database("views.pending:Pending")
+    # As the rules have it, which take a queue that was polled so short a time ago for polled.
+    waiting: Waiting = part(
+        "views.waiting:Waiting",
+        lambda store: (store._database, store.pending, store.queues, store._settings.polled_within),
+    )
+    refusals: Refusals = of_database("views.refused:Refusals")
+    hung: Hung = part("views.hung:Hung", lambda store: (store._database, lambda: store.decisions.catch_up()))
+    unreachable_deadlines: UnreachableDeadlines = of_database("views.unreachable_deadlines:UnreachableDeadlines")
+    damaged: Damaged = of_database("views.damaged:Damaged")
+    ranges: Ranges = of_database("views.ranges:Ranges")
+    overview: Overview = of_database("views.overview:Overview")
+    censuses: Censuses = of_database("views.census:Censuses")
+    disk: Disk = of_database("views.disk:Disk")
+    calls: Calls = of_database("views.calls:Calls")
+    custom_ids: CustomIds = of_database("views.custom_ids:CustomIds")
+    server: Server = part("views.condition:Server", lambda store: (store._database, store._settings.mongo_uri))
+    search: Search = of_database("views.search:Search")
+    labels: Labels = of_database("views.labels:Labels")
+    members: Members = of_database("views.members:Members")
+    scanners: Scanners = of_collection("views.scanners:Scanners", schema.SCANNERS)
+    due: Due = of_database("views.due:Due")
+
     def __init__(
         self, settings: Settings, within: float | None = None, version: Callable[[], str | None] = lambda: None
     ) -> None:
@@ -128,76 +235,7 @@ class Store:
         opened = client(settings.mongo_uri, within)
         self._database: Database[Document] = named(opened, settings.database)
         self._clock = DatabaseClock(self._database)
-        self.layout = Layout(self._database)
-        self._open_lifecycle(settings, version)
-        self._open_operations(settings)
-        self._open_views(settings)
-
-    def _open_lifecycle(self, settings: Settings, version: Callable[[], str | None]) -> None:
-        """Open the collections that starting, running and finishing processes reads and writes."""
-        self.processes = Processes(self._database[schema.PROCESSES])
-        self.process_batches = ProcessBatches(self._database[schema.PROCESSES])
-        self.tasks = Tasks(self._database[schema.TASKS])
-        self.decisions = Decisions(self._database[schema.DECISIONS], version)
-        self.decision_batches = DecisionBatches(self._database[schema.DECISIONS], version)
-        self.graphs = Graphs(self._database[schema.GRAPHS])
-        self.graph_batches = GraphBatches(self._database[schema.GRAPHS])
-        self.markers = Markers(self._database[schema.MARKERS])
-        self.workers = Workers(self._database[schema.WORKERS])
-        self.queues = Queues(self._database)
-        self.actors = Actors(self._database[schema.ACTORS])
-        self.process_types = ProcessTypes(self._database[schema.PROCESS_TYPES])
-        self.preferences = CurrentPreferences(self.actors, self.process_types)
-        self.requeues = Requeues(
-            self._database[schema.DECISIONS],
-            self._clock.at_least,
-            settings.message_timeout,
-            self.preferences.task_timeouts,
-        )
-        self.schedules = Schedules(self._database[schema.SCHEDULES])
-
-    def _open_operations(self, settings: Settings) -> None:
-        """Open the collections that operators' commands and repairs read and write."""
-        self.interruptions = Interruptions(self._database[schema.INTERRUPTIONS])
-        self.aborts = Aborts(self._database)
-        self.restarts = Restarts(self._database, settings.message_timeout, self.preferences.task_timeouts)
-        self.redos = Redos(self._database)
-        self.orders = Orders(self._database[schema.ORDERS])
-        self.removals = Removals(self._database)
-        self.idle_timeouts = IdleTimeouts(self._database)
-        self.mending = Mending(self._database)
-        self.setting = Setting(self._database)
-        self.left_counts = LeftCountRecords(self._database[schema.LEFT_COUNTS])
-        self.operations = Operations(self._database[schema.OPERATIONS])
-        self.operation_ranges = OperationRanges(self._database[schema.OPERATION_RANGES])
-        self.operation_results = OperationResults(self._database[schema.OPERATION_RESULTS])
-        self.saved_searches = SavedSearches(self._database[schema.SAVED_SEARCHES])
-        self.audit_log = AuditLog(self._database[schema.AUDIT_LOG])
-        self.destruction = Destruction(self._database)
-
-    def _open_views(self, settings: Settings) -> None:
-        """Open the queries that read across collections, for people and for rules."""
-        self.exports = Exports(self._database)
-        self.imports = Imports(self._database)
-        self.pending = Pending(self._database)
-        # As the rules have it, which take a queue that was polled so short a time ago for polled.
-        self.waiting = Waiting(self._database, self.pending, self.queues, settings.polled_within)
-        self.refusals = Refusals(self._database)
-        self.hung = Hung(self._database, lambda: self.decisions.catch_up())
-        self.unreachable_deadlines = UnreachableDeadlines(self._database)
-        self.damaged = Damaged(self._database)
-        self.ranges = Ranges(self._database)
-        self.overview = Overview(self._database)
-        self.censuses = Censuses(self._database)
-        self.disk = Disk(self._database)
-        self.calls = Calls(self._database)
-        self.custom_ids = CustomIds(self._database)
-        self.server = Server(self._database, settings.mongo_uri)
-        self.search = Search(self._database)
-        self.labels = Labels(self._database)
-        self.members = Members(self._database)
-        self.scanners = Scanners(self._database[schema.SCANNERS])
-        self.due = Due(self._database)
+        self._settings, self._version = settings, version
 
     def clear_graph_deadlines(self, process_ids: Iterable[str], *, overdue: bool = False) -> int:
         """Take the deadline off complete graphs, and off those that failed, of these processes as far as a majority has
@@ -215,6 +253,8 @@ class Store:
     def snapshots(self, process_ids: Sequence[str]) -> list[Snapshot]:
         """All records of these processes, as rules look at them, as they are now: for repairs, which compare and
         set."""
+        from recovery.store.views import snapshots
+
         return snapshots.load(self._database, process_ids, current)
 
     def catch_up(self, seconds: float) -> None:
@@ -230,6 +270,8 @@ class Store:
         majority has them, for people. `thorough`: those of which damage is looked for in what no rule reads as well;
         they may be added while this goes on."""
         concern = as_committed if committed else current
+        from recovery.store.views import snapshots
+
         for portion in self.portions(process_ids):
             left = portion
             while left:

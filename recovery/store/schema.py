@@ -46,11 +46,6 @@ from recovery.records import (
     Worker,
 )
 from recovery.records.operation import ACTIVE, RangeState
-from recovery.retry import BestEffort, Call
-from recovery.retry.catalogues.servers import by_driver
-from recovery.retry.in_place import call
-from recovery.retry.reasons import SERVER_OVERLOADED
-from recovery.retry.strategies import Stop, Until
 from recovery.store.client import Document
 from recovery.store.driver_errors import is_denied
 from recovery.store.wrong_types import wrong_types
@@ -365,6 +360,12 @@ def _options(database: Database[Document], name: str) -> Document:
 def _change_validator(database: Database[Document], name: str, validator: Document) -> None:
     """Refused while an index of the collection is built, for instance by another worker that started with us: tried
     again for that alone, since what the caller does about a server that is away is its own affair."""
+    from recovery.retry import BestEffort, Call  # only who creates collections needs it
+    from recovery.retry.catalogues.servers import by_driver
+    from recovery.retry.in_place import call
+    from recovery.retry.reasons import SERVER_OVERLOADED
+    from recovery.retry.strategies import Stop, Until
+
     strategy = Until(Stop(lambda _, reason: reason is not SERVER_OVERLOADED), BestEffort(lambda _: LOOK_EVERY))
     call(
         lambda: database.command("collMod", name, validator=validator, validationLevel=LEVEL, validationAction="error"),

@@ -40,11 +40,12 @@ def make_celery() -> Celery:
     if (tls := of_redis(recovery_app.settings.broker_url)) is not None:
         tls.check()  # Celery would try again for ever, and a beat asks nobody else before
     transport.install()
-    logs.install(recovery_app.actors.keys(), recovery_app.settings.log_format)
+    settings = recovery_app.settings
+    logs.install(recovery_app.actors.keys(), settings.log_format, settings.broker_url)
     if ignored := ignored_variables():
         log.warning("%s: set for Celery, and ignored here: give RECOVERY_… settings or options", ", ".join(ignored))
     celery = OwnCelery("recovery", set_as_current=True, amqp=transport.Messaging, log=StreamLogging)
-    celery.conf.update(configuration(recovery_app.settings, sorted(recovery_app.actors)))
+    celery.conf.update(configuration(settings, sorted(recovery_app.actors)))
     tasks.register(celery, recovery_app)
     bootsteps.install(celery, recovery_app)
     return celery

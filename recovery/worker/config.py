@@ -37,6 +37,8 @@ def configuration(settings: Settings, actors: list[str]) -> dict[str, Any]:
         # Unless it is given. Celery would count all CPUs of the machine, those included that this process may not use.
         "worker_concurrency": available_cpus(),
         "worker_send_task_events": False,
+        # After Redis was away. Each slot takes one message at a time, so there is nothing to reduce, but a line to log.
+        "worker_enable_prefetch_count_reduction": False,
         "worker_hijack_root_logger": True,
         "task_default_queue": "recovery.default",
         "task_queues": [_queue(actor) for actor in actors],

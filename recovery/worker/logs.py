@@ -1,8 +1,10 @@
-"""What workers log, in Celery's form or as JSON: each line of an actor with what runs, and one line for the end of each
-attempt.
+"""What workers log, in Celery's form or as JSON: each line of an actor with what runs.
 
-Celery says of a message that its task succeeded, also where the actor failed, and nothing of tasks that were run on the
-spot. That line is left out for actors; the attempt has one of its own (`recovery.engine.lifecycle.attempt`).
+Lines of single tasks are DEBUG. Celery says of a message that its task succeeded, also where the actor failed, and
+nothing of tasks that were run on the spot. That line is left out for actors; the attempt has one of its own
+(`recovery.engine.lifecycle.attempt`).
+
+A server that is away is logged once for each process and outage, and not by each step that fails for it.
 """
 
 from __future__ import annotations
@@ -18,9 +20,35 @@ from celery.utils.log import ColorFormatter, get_multiprocessing_logger
 from recovery.engine import LogContext
 from recovery.forms import LogFormat
 from recovery.json_logs import JsonFormatter, log_json
+from recovery.queue.broker import SENT_AGAIN
+from recovery.worker.messages.outage import Outage, OutageStart, is_logged_as_debug
+from recovery.worker.outage_lines import BREAKERS, OfPoolProcesses, OncePerOutage
 
 FORMAT = "[%(asctime)s: %(levelname)s/%(processName)s] %(recovery)s%(message)s"
 """Celery's own, with what runs."""
+
+_RECEIVED = "Task %(name)s[%(id)s] received"
+_PER_TASK = (_RECEIVED, trace.LOG_IGNORED.strip(), trace.LOG_REJECTED.strip())
+_CONNECTED = "Connected to %s"
+
+
+class _SingleTasks(logging.Filter):
+    """Makes what Celery logs of single messages DEBUG, without the stack of what only says that an actor is blocked."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.msg not in _PER_TASK:
+            return True
+        record.exc_info = record.exc_text = None
+        return is_logged_as_debug(record)
+
+
+class _Reconnected(logging.Filter):
+    """Makes what else a worker's parent process logs of Redis's return DEBUG: `OutageEnd` logs it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.processName != "MainProcess" or record.msg not in (_CONNECTED, SENT_AGAIN):
+            return True
+        return (record.msg == _CONNECTED and Outage.since is None) or is_logged_as_debug(record)
 
 
 class _NotOfActors(logging.Filter):
@@ -35,15 +63,23 @@ class _NotOfActors(logging.Filter):
         return record.msg != trace.LOG_SUCCESS or fields.get("name") not in self._actors
 
 
-def install(actors: Container[str], log_format: LogFormat) -> None:
+def install(actors: Container[str], log_format: LogFormat, broker_url: str) -> None:
     """Have the workers of this process log so. Handlers that an application sets up by itself are left as they are, but
-    for the filter where Celery tells of them."""
+    for the filters where Celery tells of them."""
     if log_format is LogFormat.JSON:
         log_json()  # what is said before Celery sets logging up
     add_context = _AddContext(log_format)
     signals.after_setup_logger.connect(add_context, weak=False)
     signals.after_setup_task_logger.connect(add_context, weak=False)
     trace.logger.addFilter(_NotOfActors(actors))
+    for name in ("celery.worker.strategy", trace.logger.name):
+        logging.getLogger(name).addFilter(_SingleTasks())
+    for name in ("celery.worker.consumer.connection", "recovery.queue.broker"):
+        logging.getLogger(name).addFilter(_Reconnected())
+    logging.getLogger(BREAKERS).addFilter(OfPoolProcesses())
+    OutageStart(broker_url).install()
+    if (driver := logging.getLogger("pymongo")).level == logging.NOTSET:
+        driver.setLevel(logging.INFO)  # at DEBUG it logs each command, with its documents
 
 
 class _AddContext:
@@ -51,11 +87,13 @@ class _AddContext:
 
     def __init__(self, log_format: LogFormat) -> None:
         self._log_format = log_format
+        self._once = OncePerOutage()
 
     def __call__(self, logger: logging.Logger, format: str, colorize: bool, **_: Any) -> None:
         # What the pool says of its processes goes to handlers of its own, of which no signal tells.
         for handler in (*logger.handlers, *get_multiprocessing_logger().handlers):
             handler.addFilter(LogContext())
+            handler.addFilter(self._once)
             if getattr(handler.formatter, "_fmt", None) != format:
                 continue  # it is the application's
             as_json = self._log_format is LogFormat.JSON

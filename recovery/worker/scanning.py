@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any
 
 from celery import bootsteps
@@ -190,6 +191,10 @@ class NudgeConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]
         if self.consuming is not None:
             self.consuming.beside(self.consumers or ())
             self.consuming.see_to_others()
+
+    def stop(self, c: Any) -> None:
+        """Stop as Celery's own does, which asks the connection which errors to ignore: after an outage it is None."""
+        super().stop(c if c.connection is not None else SimpleNamespace(connection=c.app.connection_for_read()))
 
     def _nudged(self, _body: Any, _message: Any) -> None:
         if self.scanning is not None:

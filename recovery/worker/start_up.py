@@ -11,6 +11,8 @@ from collections.abc import Callable
 from recovery.retry import BestEffort, Call
 from recovery.retry.catalogues.servers import by_driver
 from recovery.retry.in_place import call
+from recovery.store import Store
+from recovery.store.parts import load_all
 
 START_TIMEOUT = 60.0
 """Seconds. Long enough for a failover and for a server that reads its journal; by then somebody has to be told, and who
@@ -30,6 +32,7 @@ def wait_for_servers(step: Callable[[], None], seconds: float = START_TIMEOUT) -
 def keep_what_is_imported() -> None:
     """Have the garbage collector look no more at what is there by now, which stays: a sixth of what a scanner takes of
     a CPU. And a pool's processes share those pages with their parent, where a look at them would copy them."""
+    load_all(Store)
     gc.collect()
     gc.freeze()
 

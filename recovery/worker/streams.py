@@ -14,6 +14,8 @@ from typing import Any, TextIO
 from celery.app.log import Logging
 from celery.utils.log import LoggingProxy
 
+from recovery.printable import LINES
+
 
 class LoggedStream(LoggingProxy):  # type: ignore[misc]
     """A text stream that logs what is written to it, in the place of an `original`."""
@@ -25,6 +27,7 @@ class LoggedStream(LoggingProxy):  # type: ignore[misc]
         self._original = original
         self.name = getattr(original, "name", None)
         self.buffer = _Bytes(self)
+        self.logger = _WithLines(logger, LINES)
 
     def fileno(self) -> int:
         """Return the descriptor of the original. Raises io.UnsupportedOperation if there is none."""
@@ -40,6 +43,10 @@ class LoggedStream(LoggingProxy):  # type: ignore[misc]
 
     def seekable(self) -> bool:
         return False
+
+
+class _WithLines(logging.LoggerAdapter[logging.Logger]):
+    """Logs a text that was written at once, such as a part of a printed stack, with its line breaks."""
 
 
 class _Bytes(io.RawIOBase):

@@ -14,7 +14,7 @@ from celery import Celery, Task
 from celery.exceptions import Ignore, Reject
 from celery.worker.request import Request
 
-from recovery.engine import Actor, Batches, Recovery, Result, Slot, in_a_line, is_of_servers, tell
+from recovery.engine import Actor, Batches, Recovery, Result, Slot, is_of_servers, tell
 from recovery.records.ids import holder
 from recovery.seldom import Seldom
 from recovery.worker.config import SPARK_QUEUE, SWEEP
@@ -122,7 +122,7 @@ def _attempt(app: Recovery, actor: Actor[..., Any]) -> Any:
             return
         except Exception as error:
             if is_of_servers(error):
-                SAID.warning("%s: not done (%s); it is requeued", decision_id, in_a_line(error))
+                SAID.warning("%s: not done (%s); it is requeued", decision_id, error)
                 return
             tell(decision_id, error)  # of what another program wrote: its deadline stands
             slot.host.was_not_done(decision_id, None, error)

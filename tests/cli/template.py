@@ -43,7 +43,7 @@ def serve(path: str) -> None:
         import_module(f"recovery.cli.{found.name}")
     import_module("typer.rich_utils")
     build_commands_once()
-    typer.main.get_command(import_module("recovery.cli.main").app)
+    dict(typer.main.get_group(import_module("recovery.cli.main").app).commands)  # each is built when it is asked for
     gc.collect()
     gc.freeze()  # else each collection in what is forked copies all that is here
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:

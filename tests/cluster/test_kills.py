@@ -88,7 +88,7 @@ def test_it_is_watched_after_redis_was_away_as_well(cluster: Cluster, valkey: Va
     child = cluster.app.result(cluster.app.start("one_slow", cluster.folder, 600), timeout=20)
     assert watched(parent.pid) == {child}
     valkey.kill()
-    wait_until(lambda: "onnection to broker lost" in cluster.log(parent), 10, "the worker to notice it")
+    wait_until(lambda: "no message is taken until it is back" in cluster.log(parent), 10, "the worker to notice it")
     valkey.start()
     assert cluster.app.result(cluster.app.start("one_slow", cluster.folder, 600), timeout=20) == child
     assert watched(parent.pid) == {child}

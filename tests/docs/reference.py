@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic.fields import FieldInfo
-
 from recovery.durations import show_duration
+from recovery.forms import Setting
 from recovery.limits import LONGEST
 from recovery.records import ActorPreferences, ProcessTypePreferences
 from recovery.records.preferences import RetrySettings, setting_names
 from recovery.retry.policy import DEFAULT
-from recovery.settings import DURATIONS, PREFIX, Settings
+from recovery.setting_sources import PREFIX
+from recovery.settings import DURATIONS, Settings
 from tests.docs import roles
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -180,7 +180,7 @@ def written(name: str) -> str:
     return page
 
 
-def _setting(name: str, field: FieldInfo) -> tuple[str, str, str, str]:
+def _setting(name: str, field: Setting) -> tuple[str, str, str, str]:
     if name in DURATIONS and field.default is not None:
         default = f"`{show_duration(field.default)}`"
     else:
@@ -202,16 +202,13 @@ def _unit(default: Any, unit: str | None) -> str:
     return f" {unit}" if unit else ""
 
 
-def _limits(field: FieldInfo, shown: Callable[[float], str]) -> str:
+def _limits(field: Setting, shown: Callable[[float], str]) -> str:
     signs = {"ge": "at least", "gt": "over", "le": "at most"}
     found = [
-        f"{signs[name]} {_number(value, shown)}"
-        for limit in field.metadata
-        for name in signs
-        if (value := getattr(limit, name, None)) is not None
+        f"{signs[name]} {_number(value, shown)}" for name in signs if (value := field.limits.get(name)) is not None
     ]
-    patterns = [limit.pattern for limit in field.metadata if getattr(limit, "pattern", None)]
-    found += [f"matches `{pattern}`" for pattern in patterns]
+    if pattern := field.limits.get("pattern"):
+        found.append(f"matches `{pattern}`")
     return f"({', '.join(found)})" if found else ""
 
 

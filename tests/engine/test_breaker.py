@@ -46,7 +46,7 @@ def test_slots_wait_for_a_mongod_that_is_killed(
     app: Recovery = world.app
     app.process("order")(lambda: "done")
     world.start("order")
-    caplog.set_level(logging.INFO, "recovery")
+    caplog.set_level(logging.DEBUG, "recovery")
 
     insert, sent, away = Processes.insert, list[float](), threading.Event()
 

@@ -11,6 +11,7 @@ import pytest
 from recovery.engine import Applied, Applier, Ended, Slot, read_each
 from recovery.engine.lifecycle import applier as applier_module
 from recovery.engine.lifecycle import large_graphs
+from recovery.engine.resources import Queueing
 from recovery.errors import DamagedRecord
 from recovery.queue import Turns
 from recovery.queue.turns import KEY
@@ -49,7 +50,11 @@ def left(world: World, process_id: str) -> int:
 def knowing(world: World, process_id: str, turns: Turns | None = None) -> Applier:
     """An applier as in another pool process, which knows that this process's graph is large."""
     resources = world.app.resources
-    made = Applier(replace(resources, turns=turns) if turns is not None else resources)
+    if turns is not None:
+        queueing = Queueing(resources.settings)
+        queueing.turns = turns
+        resources = replace(resources, queueing=queueing)
+    made = Applier(resources)
     made._large.note(process_id, large_graphs.LARGE_GRAPH + 1)
     return made
 

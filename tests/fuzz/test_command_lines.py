@@ -67,7 +67,7 @@ def harmless(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
     # It answers: to ask each time takes most of the time.
     monkeypatch.setattr("recovery.store.check_server", lambda *_, **__: None)
     monkeypatch.setattr("recovery.cli.awaiting.LOOK_EVERY", 0.0)
-    monkeypatch.setattr("recovery.queue.broker.answers", lambda *_: False)
+    monkeypatch.setattr("recovery.queue.remote.answers", lambda *_: False)
     return emptied
 
 

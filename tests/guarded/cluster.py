@@ -179,7 +179,7 @@ class Cluster:
         seen = len(self.log(self.threads))
         self.servers.terminator.close()
         self.servers.mongod.kill()
-        wait_until(lambda: "Trying again" in self.log(self.threads)[seen:], 20, "a worker that misses Redis")
+        wait_until(lambda: " is away (" in self.log(self.threads)[seen:], 20, "a worker that misses Redis")
         self.servers.mongod.start()
         self.servers.terminator = self.servers.terminated(self.servers.terminator.port)
         done = self.run("client", "start", "twice", "4", "--wait", "60")

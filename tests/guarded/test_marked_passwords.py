@@ -53,7 +53,7 @@ SEEN = {
     # Whose queue the other worker does not serve.
     "file logs/prefork.log": "] crashing [0-9a-f]{32}/start attempt 1: finished",
     "file logs/refused.log": "MongoDB at mongodb://127.0.0.1:[0-9]+ refuses: Authentication failed. Check the user",
-    "file logs/threads.log": r"Cannot connect to rediss://worker:\*\*@127.0.0.1",
+    "file logs/threads.log": "Redis at rediss://127.0.0.1:[0-9]+ is away",
     "file logs/beat.log": "beat: Starting",
     "file logs/lost beat.log": "invalid username-password pair",
     "file logs/mongod.log": "Authentication failed",

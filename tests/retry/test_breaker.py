@@ -207,7 +207,7 @@ def test_a_failure_that_is_noted_while_it_is_open_changes_nothing(time: Time) ->
 def test_openings_and_closings_are_warnings_and_failed_trials_are_not(
     time: Time, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "recovery.retry")
+    caplog.set_level(logging.DEBUG, "recovery.retry")
     changes = list[State]()
     breaker = CircuitBreaker("Redis", failures=2, pause=1.5, longest_pause=9.0, clock=time, changed=changes.append)
     fail(breaker, 2)
@@ -217,7 +217,7 @@ def test_openings_and_closings_are_warnings_and_failed_trials_are_not(
     breaker.call(lambda: "done")
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("WARNING", "Redis: circuit breaker open for 1.5 s: failures in a row: 2"),
-        ("INFO", "Redis: circuit breaker open again for 3 s: failures in a row: 3"),
+        ("DEBUG", "Redis: circuit breaker open again for 3 s: failures in a row: 3"),
         ("WARNING", "Redis: circuit breaker closed after 4.5 s: it answers"),
     ]
     assert changes == [State.OPEN, State.CLOSED]

@@ -22,6 +22,7 @@ from recovery.scan import DecisionScanner
 from recovery.search import parse
 from recovery.store import Store, schema
 from recovery.store.concerns import current, overridden
+from recovery.store.parts import Part
 from recovery.store.views.hung import Claim
 from tests.faults import layer
 from tests.world import World
@@ -68,7 +69,8 @@ def listened(settings: Settings) -> Iterator[World]:
 
 def handles(store: Store) -> Iterator[tuple[str, Collection[Any]]]:
     """All collections that the store's parts hold."""
-    for name, part in vars(store).items():
+    parts = {name: getattr(store, name) for name, declared in vars(Store).items() if isinstance(declared, Part)}
+    for name, part in parts.items():
         for attribute, value in vars(part).items() if hasattr(part, "__dict__") else ():
             if isinstance(value, Collection):
                 yield f"{name}.{attribute}", value

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
+import traceback
 from typing import Any
 
 from celery.utils.log import get_task_logger
@@ -48,3 +50,20 @@ def tell_at_length() -> None:
 @app.process()
 def long_story() -> Any:
     return tell_at_length.schedule()
+
+
+@app.actor()
+def print_stack() -> None:
+    try:
+        1 / 0  # noqa: B018
+    except ZeroDivisionError:
+        traceback.print_exc()
+
+
+LINE = inspect.getsourcelines(print_stack.function)[1] + 3
+"""In which it fails."""
+
+
+@app.process()
+def printed_stack() -> Any:
+    return print_stack.schedule()

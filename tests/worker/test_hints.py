@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import redis
-from pydantic import SecretStr
 
 from recovery import metrics
+from recovery.forms import Secret
 from recovery.queue import Broker, encode, signer
 from recovery.queue.envelope import MAX_BYTES
 from recovery.records.ids import new_pass, new_process_id, record_id
@@ -22,7 +22,7 @@ from tests.emptied import lasting as lasting
 
 @pytest.fixture
 def keyed(emptied: Settings) -> Settings:
-    return emptied.model_copy(update={"message_key": SecretStr("k" * 32)})
+    return emptied.model_copy(update={"message_key": Secret("k" * 32)})
 
 
 def queued(settings: Settings, count: int) -> list[Queued]:

@@ -25,7 +25,9 @@ def lines(worker: Child) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_each_line_says_what_it_is_of(stack: Stack, settings: Settings, pool: str) -> None:
     in_json = settings.model_copy(update={"log_format": LogFormat.JSON})
-    worker = stack.start_worker(f"{telling.__name__}:app", concurrency=1, pool=pool, env=in_json.environment())
+    worker = stack.start_worker(
+        f"{telling.__name__}:app", concurrency=1, pool=pool, log_level="debug", env=in_json.environment()
+    )
     app = Recovery(settings)
     app.actors = telling.app.actors
     told, refused, long = (app.start(name) for name in ("story", "refusal", "long_story"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -16,7 +17,8 @@ import pytest
 from recovery import LogContext, Recovery, Settings
 from recovery.engine import Slot
 from recovery.scan import DecisionScanner
-from recovery.stack import Child, Stack, Valkey
+from recovery.stack import Child, Mongod, Stack, Valkey
+from recovery.stack.ports import HOST
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.waiting import wait_until
@@ -110,7 +112,9 @@ def test_a_line_that_says_itself_what_it_is_of_keeps_that(kept: Kept) -> None:
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_of_a_worker(stack: Stack, settings: Settings, pool: str) -> None:
     """The two tasks of the story are run on the spot."""
-    worker = stack.start_worker(f"{telling.__name__}:app", concurrency=1, pool=pool, env=settings.environment())
+    worker = stack.start_worker(
+        f"{telling.__name__}:app", concurrency=1, pool=pool, log_level="debug", env=settings.environment()
+    )
     app = Recovery(settings)
     app.actors = telling.app.actors
     told, refused = app.start("story"), app.start("refusal")
@@ -135,25 +139,95 @@ def test_of_a_worker(stack: Stack, settings: Settings, pool: str) -> None:
 
 
 @pytest.mark.cluster
-def test_it_says_that_redis_is_back(stack: Stack, settings: Settings, tmp_path: Path) -> None:
-    """Once for each time, as a warning, and not of its first connection."""
-    valkey = Valkey(tmp_path / "valkey", tmp_path / "valkey.log")
+def test_a_task_is_logged_only_if_it_fails_and_with_its_stack_in_lines(stack: Stack, settings: Settings) -> None:
+    worker = stack.start_worker(f"{telling.__name__}:app", concurrency=1, env=settings.environment())
+    app = Recovery(settings)
+    app.actors = telling.app.actors
+    told, refused = app.start("printed_stack"), app.start("refusal")
+    app.result(told, timeout=60)
+    ended = app.resources.store.processes.ended
+    wait_until(lambda: ended([refused])[refused].ended_at, 30, "the end of the other")
+    wait_until(partial(says, worker, "ValueError: not today", 2), 10, "the error and its stack")
+    log = worker.log.read_text()
+    lines = log[log.index(" ready.") :].splitlines()[1:]
+    assert [line for line in lines if told in line and "print_stack" not in line] == [], "nothing but what was printed"
+    assert [re.sub(r".*attempt 1: ", "", line) for line in lines if told in line or "1 / 0" in line] == [
+        "Traceback (most recent call last):",
+        '  File "' + telling.__file__ + f'", line {telling.LINE}, in print_stack',
+        "      1 / 0  # noqa: B018",
+        "ZeroDivisionError: division by zero",
+    ]
+    (place,) = (number for number, line in enumerate(lines) if "ValueError: not today; code" in line)
+    assert "WARNING" in lines[place] and refused in lines[place]
+    assert lines[place + 1] == "  Traceback (most recent call last):"
+    assert "  ValueError: not today" in lines[place + 2 :]
+    assert "\\n" not in log[log.index(" ready.") :]
+
+
+@pytest.mark.cluster
+def test_a_message_of_a_blocked_actor_is_given_back_without_a_stack(stack: Stack, settings: Settings) -> None:
+    """It was taken before the worker's parent process knew, which here asks once a minute."""
+    rare = settings.model_copy(update={"heartbeat_interval": 60.0, "heartbeat_timeout": 180.0}).environment()
+    worker = stack.start_worker(f"{telling.__name__}:app", concurrency=1, log_level="debug", env=rare)
+    app = Recovery(settings)
+    app.actors = telling.app.actors
+    app.result(app.start("story"), timeout=60)
+    assert app.resources.store.actors.block("story")
+
+    def is_given_back() -> bool:
+        app.start("story")
+        return says(worker, "story is blocked", 1)
+
+    wait_until(is_given_back, 30, "a message of the blocked actor")
+    log = worker.log.read_text()
+    (line, *_) = (line for line in log.splitlines() if "story is blocked" in line)
+    assert "DEBUG/" in line and "Traceback" not in log
+
+
+@pytest.mark.cluster
+def test_an_outage_is_logged_once_and_so_is_its_end(stack: Stack, settings: Settings, tmp_path: Path) -> None:
+    """Of each server, however often it is tried meanwhile, and not the first connection."""
+    valkey, mongod = Valkey(tmp_path / "valkey", tmp_path / "valkey.log"), Mongod(tmp_path / "db", tmp_path / "db.log")
     valkey.start()
-    env = settings.environment() | {"RECOVERY_BROKER_URL": valkey.url}
+    mongod.start()
+    own = {"mongo_uri": mongod.uri, "broker_url": valkey.url, "heartbeat_interval": 0.2, "heartbeat_timeout": 0.6}
+    env = settings.model_copy(update=own).environment()
     worker = stack.start_worker(f"{telling.__name__}:app", concurrency=1, env=env)
     try:
-        wait_until(lambda: " ready." in worker.log.read_text(), 60, "the worker")
-        assert "is back" not in worker.log.read_text()
-        for times in (1, 2):
-            valkey.kill()
-            wait_until(partial(says, worker, "Cannot connect to redis", times), 30, "its end seen")
-            valkey.start()
-            wait_until(partial(says, worker, "Redis is back, after ", times), 30, "its return told")
-        told = re.findall(r"WARNING/MainProcess\] Redis is back, after \d+ s: messages", worker.log.read_text())
-        assert len(told) == 2
+        wait_until(partial(says, worker, " ready.", 1), 60, "the worker")
+        expected: list[str] = []
+        for server, away, back in (
+            (valkey, "Redis at .* is away", "Redis is back, after"),
+            (mongod, "no heartbeat is written", "MongoDB takes heartbeats again"),
+            (valkey, "Redis at .* is away", "Redis is back, after"),
+        ):
+            server.kill()
+            wait_until(partial(logged, worker, away, expected.count(away) + 1), 30, "its end in the log")
+            wait_for_tries(server.port, 3)
+            server.start()
+            wait_until(partial(logged, worker, back, expected.count(back) + 1), 60, "its return in the log")
+            expected += [away, back]
+        log = worker.log.read_text()
+        lines = [line for line in log[log.index(" ready.") :].splitlines()[1:] if "MainProcess" in line]
+        assert len(lines) == len(expected), lines
+        assert all(re.search(f"WARNING.*{found}", line) for found, line in zip(expected, lines, strict=True))
+        assert "Traceback" not in log and "\\n" not in log
     finally:
         worker.kill_group()
         valkey.stop()
+        mongod.stop()
+
+
+def wait_for_tries(port: int, count: int) -> None:
+    """Be a server that closes each connection, until so many were made."""
+    with socket.create_server((HOST, port)) as server:
+        server.settimeout(30)
+        for _ in range(count):
+            server.accept()[0].close()
+
+
+def logged(worker: Child, what: str, times: int) -> bool:
+    return len(re.findall(what, worker.log.read_text())) >= times
 
 
 def says(worker: Child, what: str, times: int) -> bool:

@@ -17,10 +17,9 @@ from recovery import metrics
 from recovery.engine.resources import Resources
 from recovery.metrics import counting
 from recovery.records import ErrorInfo, Process, ProcessState
+from recovery.records.decision import ABORTED
 from recovery.records.ids import new_pass
 
-ABORTED = "Aborted"
-"""Kind of the error that an aborted process, and its tasks that were not finished, end with."""
 REASON_LENGTH = 500
 ENDABLE = (ProcessState.RUNNING, ProcessState.BROKEN)
 

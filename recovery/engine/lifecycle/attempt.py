@@ -172,7 +172,7 @@ class Slot:
         metrics.ATTEMPTS.labels(actor.name, result.value).inc()
         span.end_as(result.value, tried.kind)
         told = "%s %s attempt %d: %s in %.3f s"
-        log.info(told, actor.name, decision.id, decision.attempts, result.value, time.perf_counter() - began)
+        log.debug(told, actor.name, decision.id, decision.attempts, result.value, time.perf_counter() - began)
         return result, following
 
     def _let_go(self) -> None:

@@ -183,7 +183,7 @@ class Batch:
 
     def _tell(self, decision: Decision) -> None:
         took, told = self._took.pop(decision.id, 0.0), "%s %s attempt %d: %s in %.3f s"
-        log.info(told, decision.actor, decision.id, decision.attempts, self.results[decision.id].value, took)
+        log.debug(told, decision.actor, decision.id, decision.attempts, self.results[decision.id].value, took)
 
     def _give_back(self, decisions: Sequence[Decision], error: Exception | None = None) -> None:
         """Requeue what was claimed and is not run, or whose end could not be written."""

@@ -24,6 +24,7 @@ from recovery.engine.isolation import tell
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
 from recovery.errors import DamagedRecord
+from recovery.printable import LINES
 from recovery.records import Decision, RetryOptions
 from recovery.retry.asking import decided
 from recovery.retry.attempts import Answer, Refusal, Terms, answer
@@ -56,7 +57,7 @@ def retry_or_end(
         told = "%s %s attempt %d: %s: %s; code %s, reason %s; not tried again: %s\n%s"
         log.warning(
             told, actor.name, decision.id, decision.attempts, error.kind, error.message, found.code.number,
-            found.reason.name, said.why, error.stack, extra=_extra(actor, decision, ran, said),
+            found.reason.name, said.why, error.stack, extra=_extra(actor, decision, ran, said) | LINES,
         )  # fmt: skip
         return replace(ran, outcome=ran.outcome.evolve(error=error.evolve(no_retry=said.why))), None
     state = said.state

@@ -32,7 +32,7 @@ class Overrides(ABC, Generic[P]):
     unknown: ClassVar[type[InputError]]
 
     def __init__(self, resources: Resources, kept: KeptSettings[P]) -> None:
-        self._resources, self._store, self._broker = resources, resources.store, resources.broker
+        self._resources, self._store = resources, resources.store
         self._kept: KeptSettings[P] = kept
 
     def get(self, name: str) -> Stored[P]:
@@ -73,7 +73,7 @@ class Overrides(ABC, Generic[P]):
     def _tell(self) -> None:
         """Have it taken up at once: by workers, and by ourselves."""
         self._store.preferences.invalidate()
-        self._broker.tell_settings_changed()
+        self._resources.broker.tell_settings_changed()
 
     @abstractmethod
     def _advance_deadlines(self, name: str, effective: P) -> None:

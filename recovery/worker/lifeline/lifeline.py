@@ -173,8 +173,12 @@ class Lifeline:
             if told:
                 self._said.warning("what follows a heartbeat was not done (%s); with the next one", error)
             else:
-                # One line when it begins, and one a minute: `_tell_back` says when it is over.
-                self._said.warning("no heartbeat is written (%s): until one is, no task and no nudge is taken", error)
+                # One line when it begins: `_tell_back` says when it is over.
+                log.log(
+                    logging.WARNING if self._away_since is None else logging.DEBUG,
+                    "no heartbeat is written (%s): until one is, no task and no nudge is taken",
+                    error, extra={"recovery_outage": True},
+                )  # fmt: skip
                 self.judging.was_not_served(outage=isinstance(error, StoreUnavailable))
                 self._away_since = self._away_since or time.monotonic()
         except Exception:  # nothing may end the thread; the next heartbeat is soon
@@ -189,7 +193,7 @@ class Lifeline:
         """Who read that heartbeats were not written is to read that they are."""
         if self._away_since is not None:
             log.warning("MongoDB takes heartbeats again, after %.0f s", time.monotonic() - self._away_since)
-            self._away_since, self._said = None, Seldom(log, SAID_EVERY)
+            self._away_since = None
 
     def _beat(self) -> tuple[frozenset[str], Sequence[Worker]]:
         """Look at the others, and write this worker's record; which of its queues are not consumed, and the workers of

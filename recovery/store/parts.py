@@ -1,0 +1,57 @@
+"""The parts of the store, each imported and made when it is first used.
+
+A command that reads two collections then does not wait for the queries and updates of all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+
+class Part:
+    """An attribute of the store. Once it is made it stands in the store itself."""
+
+    def __init__(self, home: str, arguments: Callable[[Any], tuple[Any, ...]]) -> None:
+        """`home` is the part's class, as `module:Class` below `recovery.store`; it is made of the `arguments`."""
+        self._module, _, self._class = home.partition(":")
+        self._arguments = arguments
+        self._name = ""
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, store: Any, _owner: type | None = None) -> Any:
+        if store is None:
+            return self
+        made = self._load()(*self._arguments(store))
+        # Of two threads that make it at once both get the first one: some parts remember what they read. There is no
+        # lock, which a fork could leave locked in the child.
+        return store.__dict__.setdefault(self._name, made)
+
+    def _load(self) -> Any:
+        """Import the part's class."""
+        return getattr(import_module(f"recovery.store.{self._module}"), self._class)
+
+
+def part(home: str, arguments: Callable[[Any], tuple[Any, ...]]) -> Any:
+    """Declare a part of the store; see `Part`."""
+    return Part(home, arguments)
+
+
+def of_database(home: str) -> Any:
+    """Declare a part that is made of the whole database."""
+    return Part(home, lambda store: (store._database,))
+
+
+def of_collection(home: str, collection: str) -> Any:
+    """Declare a part that is made of one collection."""
+    return Part(home, lambda store: (store._database[collection],))
+
+
+def load_all(store: type) -> None:
+    """Import the classes of all parts of a store: for programs that fork, whose children then share them."""
+    for found in vars(store).values():
+        if isinstance(found, Part):
+            found._load()
