@@ -61,7 +61,7 @@ class Decided:
 
 def due_at(schedule: Schedule, slot: datetime) -> datetime:
     """When a slot is to be started: later than its time by its share of the jitter, the same whoever asks."""
-    jitter = min(schedule.plan.jitter or 0.0, (_LAST - slot).total_seconds())
+    jitter = max(0.0, min(schedule.plan.jitter or 0.0, (_LAST - slot).total_seconds()))
     digest = blake2b(f"{schedule.id}\0{slot.isoformat()}".encode(), digest_size=4).digest()
     return slot + timedelta(seconds=round(jitter * int.from_bytes(digest, "big") / 2**32, 3))
 

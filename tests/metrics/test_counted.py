@@ -422,7 +422,7 @@ def what_is_finished_can_not_be_applied(world: Counted) -> Iterator[None]:
 @moves(scanned(), {"damaged_records": 1})
 def a_record_can_not_be_read(world: Counted) -> Iterator[None]:
     world.started()
-    fields = {"state": "nonsense", "recoveryTime": world.store.now() - DAY}
+    fields = {"state": "finished", "outcome": {"pass": 7}, "recoveryTime": world.store.now() - DAY}
     updates = [{"q": {"_id": world.decision_id}, "u": {"$set": fields}}]
     world.store.database.command("update", "decisions", updates=updates, bypassDocumentValidation=True)
     yield

@@ -91,6 +91,14 @@ def test_slots_after_the_end_are_not_caught_up() -> None:
     assert Life(made).look(NOON + HOUR * 10) == ["missed 23 13:00", "started 23 15:00"]
 
 
+@pytest.mark.parametrize("jitter", [-1e20, -1.0, float("nan")])
+def test_a_jitter_that_is_none_delays_no_slot(jitter: float) -> None:
+    """Another program wrote it."""
+    made = schedule()
+    assert made.code is not None
+    assert due_at(made.evolve(code=made.code.evolve(jitter=jitter)), NOON) == NOON
+
+
 @pytest.mark.parametrize("hours", [0, 10])
 def test_a_next_slot_after_the_end_is_never_started(hours: int) -> None:
     """Another program set the end, and left the next slot."""
