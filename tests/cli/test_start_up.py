@@ -102,8 +102,11 @@ class Interrupted:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_ctrl_c_where_nothing_can_be_raised_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+def test_a_ctrl_c_where_nothing_can_be_raised_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark sets its own in the process of its tests
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     monkeypatch.setattr(sys, "unraisablehook", _unless_half_made)
     interrupted = [Interrupted()]
     with pytest.raises(KeyboardInterrupt):

@@ -126,10 +126,13 @@ def was_silent(prometheus: Prometheus, since: float) -> None:
 
 def stir(cluster: Cluster) -> None:
     """A little of everything that counts something: a killed slot, a retry, a broken process, a refused start, a
-    process past its time, a blocked actor."""
+    process past its time, a blocked actor, a call that the workers' code does not accept."""
     long = cluster.app.start("long", cluster.folder)
     cluster.app.start("retried", cluster.folder)
     hopeless = cluster.app.start("hopeless")
+    newer = Recovery(cluster.settings)
+    newer.process("steady")(lambda *_: None)
+    newer.start("steady", 4, 0.05, "red")
     (slot,) = cluster.wait_began(1)
     os.kill(slot, signal.SIGKILL)
     cluster.wait_began(2)

@@ -67,7 +67,7 @@ APART = (
           "who does not see the damage concludes from the rest"),
     Apart(SCANNERS, MORE, Rule.WORKER_LOST, frozenset({"worker_lost"}),
           "only who has watched the workers knows which are gone; to others it is WORK_TIMEOUT, at its deadline"),
-    Apart(SCANNERS, MORE, Rule.DECISION_NOT_APPLIED, frozenset({"outcome_missing", "end_damaged"}),
+    Apart(SCANNERS, MORE, Rule.DECISION_NOT_APPLIED, frozenset({"end_damaged"}),
           "a page of a thousand decisions is read without outcomes: the apply tells that one can't be read"),
     Apart(SCANNERS, MORE, Rule.CYCLE, frozenset({"cycle, tasks.args"}),
           "who does not see the damage concludes from the rest"),

@@ -166,15 +166,17 @@ def test_a_task_is_logged_only_if_it_fails_and_with_its_stack_in_lines(stack: St
 
 @pytest.mark.cluster
 def test_a_message_of_a_blocked_actor_is_given_back_without_a_stack(stack: Stack, settings: Settings) -> None:
-    """It was taken before the worker's parent process knew, which here asks once a minute."""
-    rare = settings.model_copy(update={"heartbeat_interval": 60.0, "heartbeat_timeout": 180.0}).environment()
+    """It was taken before the worker's parent process knew, which here asks once a second."""
+    rare = settings.model_copy(update={"heartbeat_interval": 1.0, "heartbeat_timeout": 5.0}).environment()
     worker = stack.start_worker(f"{telling.__name__}:app", concurrency=1, log_level="debug", env=rare)
     app = Recovery(settings)
     app.actors = telling.app.actors
-    app.result(app.start("story"), timeout=60)
-    assert app.resources.store.actors.block("story")
+    actors = app.resources.store.actors
 
     def is_given_back() -> bool:
+        actors.unblock("story")
+        app.result(app.start("story"), timeout=60)
+        assert actors.block("story")
         app.start("story")
         return says(worker, "story is blocked", 1)
 
