@@ -86,6 +86,11 @@ def test_unknown_key_is_refused_with_the_nearest_name(config: Path) -> None:
     assert refusal() == f"unknown setting databse (in {config}): did you mean database?"
 
 
+def test_a_key_in_capital_letters_is_refused_with_the_name_in_small_ones(config: Path) -> None:
+    config.write_text('DATABASE = "x"\n')
+    assert refusal() == f"unknown setting DATABASE (in {config}): did you mean database?"
+
+
 def test_unknown_override_is_refused() -> None:
     assert refusal(scan_bach=5) == "unknown setting scan_bach: did you mean scan_batch?"
 
