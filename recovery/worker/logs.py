@@ -43,12 +43,19 @@ class _SingleTasks(logging.Filter):
 
 
 class _Reconnected(logging.Filter):
-    """Makes what else a worker's parent process logs of Redis's return DEBUG: `OutageEnd` logs it."""
+    """Makes what else a worker's parent process logs of Redis's return DEBUG, if `OutageEnd` logs it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.processName != "MainProcess" or record.msg not in (_CONNECTED, SENT_AGAIN):
-            return True
-        return (record.msg == _CONNECTED and Outage.since is None) or is_logged_as_debug(record)
+        match record.msg, record.args:
+            case text, _ if text == _CONNECTED:
+                away_for = 0.0
+            # Messages can't be sent, either, while Redis is slow; the consumer, which only waits, sees no outage then.
+            case text, (float(away_for),) if text == SENT_AGAIN:
+                pass
+            case _:
+                return True
+        is_logged_by_other = record.processName == "MainProcess" and Outage.was_within(away_for)
+        return not is_logged_by_other or is_logged_as_debug(record)
 
 
 class _NotOfActors(logging.Filter):
