@@ -208,6 +208,9 @@ class Settings:
     def __setattr__(self, name: str, _value: object) -> None:
         raise AttributeError(f"{name}: settings are frozen; `model_copy` makes others")
 
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{name}: settings are frozen")
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Settings) and self.model_dump() == other.model_dump()
 

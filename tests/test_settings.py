@@ -51,6 +51,8 @@ def test_given_wins_over_environment_over_file(config: Path, monkeypatch: pytest
 def test_frozen() -> None:
     with pytest.raises(AttributeError, match="frozen"):
         settings.load().database = "other"
+    with pytest.raises(AttributeError, match="frozen"):
+        del settings.load().database
 
 
 def test_environment_gives_the_same_settings_to_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
