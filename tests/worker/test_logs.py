@@ -22,7 +22,7 @@ from recovery.queue import broker
 from recovery.scan import DecisionScanner
 from recovery.stack import Child, Mongod, Stack, Valkey
 from recovery.stack.ports import HOST
-from recovery.worker.logs import _Reconnected
+from recovery.worker.logs import _AlsoOfOutage
 from recovery.worker.messages.outage import Outage
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
@@ -228,7 +228,7 @@ def test_an_outage_is_logged_once_and_so_is_its_end(stack: Stack, settings: Sett
     [(None, None, True), (None, 60.0, True), (None, 1.0, False), (9.0, None, False)],
     ids=["none", "one before", "over a moment ago", "one now"],
 )
-def test_messages_that_are_sent_again_are_logged_unless_the_end_of_an_outage_is(
+def test_that_messages_are_not_sent_and_sent_again_is_logged_unless_an_outage_is(
     monkeypatch: pytest.MonkeyPatch, since: float | None, ended: float | None, is_shown: bool
 ) -> None:
     now = time.monotonic()
@@ -236,8 +236,10 @@ def test_messages_that_are_sent_again_are_logged_unless_the_end_of_an_outage_is(
     monkeypatch.setattr(Outage, "ended_at", -math.inf if ended is None else now - ended)
     monkeypatch.setattr(logging.getLogger(broker.__name__), "level", logging.INFO)
     made = {"name": broker.__name__, "msg": broker.SENT_AGAIN, "args": (10.0,), "levelno": logging.WARNING}
-    assert _Reconnected().filter(logging.makeLogRecord({**made, "processName": "MainProcess"})) is is_shown
-    assert _Reconnected().filter(logging.makeLogRecord({**made, "processName": "ForkPoolWorker-1"}))
+    assert _AlsoOfOutage().filter(logging.makeLogRecord({**made, "processName": "MainProcess"})) is is_shown
+    assert _AlsoOfOutage().filter(logging.makeLogRecord({**made, "processName": "ForkPoolWorker-1"}))
+    failed = {**made, "msg": broker.NOT_PUSHED, "args": (3, "refused"), "processName": "MainProcess"}
+    assert _AlsoOfOutage().filter(logging.makeLogRecord(failed)) is (since is None)
 
 
 def wait_for_tries(port: int, count: int) -> None:
