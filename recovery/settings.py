@@ -208,6 +208,9 @@ class Settings:
     def __setattr__(self, name: str, _value: object) -> None:
         raise AttributeError(f"{name}: settings are frozen; `model_copy` makes others")
 
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{name}: settings are frozen")
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Settings) and self.model_dump() == other.model_dump()
 
@@ -371,7 +374,7 @@ def _origin(name: str, given: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _suggestion(name: str, shown: str) -> str:
-    near = difflib.get_close_matches(name, Settings.model_fields, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name.lower(), Settings.model_fields, n=1, cutoff=0.5)
     if not near:
         return "docs/settings.md lists all settings"
     return f"did you mean {PREFIX + near[0].upper() if shown.startswith(PREFIX) else near[0]}?"

@@ -51,6 +51,8 @@ def test_given_wins_over_environment_over_file(config: Path, monkeypatch: pytest
 def test_frozen() -> None:
     with pytest.raises(AttributeError, match="frozen"):
         settings.load().database = "other"
+    with pytest.raises(AttributeError, match="frozen"):
+        del settings.load().database
 
 
 def test_environment_gives_the_same_settings_to_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,6 +86,11 @@ def test_no_variable_is_passed_over(name: str, monkeypatch: pytest.MonkeyPatch) 
 def test_unknown_key_is_refused_with_the_nearest_name(config: Path) -> None:
     config.write_text('databse = "x"\n')
     assert refusal() == f"unknown setting databse (in {config}): did you mean database?"
+
+
+def test_a_key_in_capital_letters_is_refused_with_the_name_in_small_ones(config: Path) -> None:
+    config.write_text('DATABASE = "x"\n')
+    assert refusal() == f"unknown setting DATABASE (in {config}): did you mean database?"
 
 
 def test_unknown_override_is_refused() -> None:

@@ -69,7 +69,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, autocom
 
 def add_to(commands: typer.Typer) -> None:
     """Register the commands of this module."""
-    actors = group(Settings(HELP, _overrides, look, _one, _print, "actors"))
+    actors = group(Settings(HELP, _overrides, look, _one, _print, "actors", needs_redis=True))
     actors.command("block", cls=Command, help=paragraphs(BLOCK_HELP))(block)
     actors.command("unblock", cls=Command, help=paragraphs(UNBLOCK_HELP))(unblock)
     actors.command("forget", cls=Command, help=paragraphs(FORGET_HELP))(forget)

@@ -9,6 +9,7 @@ import typer
 from recovery.cli.completion import complete_operation
 
 if TYPE_CHECKING:
+    from recovery.engine import Resources
     from recovery.records import Operation
 
 Number = Annotated[
@@ -21,15 +22,14 @@ NeededReason = Annotated[
 WatchOption = Annotated[bool, typer.Option("--watch", help="Follow it.")]
 
 
-def print_whole(command: str, operation: Operation, *, json: bool, watch: bool = False) -> None:
+def print_whole(resources: Resources, command: str, operation: Operation, *, json: bool, watch: bool = False) -> None:
     """Print all of an operation and a sample of its processes; with `watch`, follow it first."""
     from recovery.cli.envelope import print_json
     from recovery.cli.operation_json import as_dict, sample
     from recovery.cli.operation_view import print_one
-    from recovery.cli.output import connect, console
+    from recovery.cli.output import console
     from recovery.operations import progress
 
-    resources = connect()
     if watch:
         from recovery.cli.operation_watch import follow
 

@@ -89,7 +89,8 @@ def start(  # noqa: PLR0913
         spark=spark,
         parquet=parquet,
     )
-    print_whole("start", operations.start(connect(), asked, reason), json=json, watch=watch)
+    resources = connect()
+    print_whole(resources, "start", operations.start(resources, asked, reason), json=json, watch=watch)
 
 
 def add_to(group: typer.Typer) -> None:

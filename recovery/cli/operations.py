@@ -70,7 +70,8 @@ def show(number: Number, json: JsonOption = False) -> None:
     from recovery import operations
     from recovery.cli.output import connect
 
-    print_whole("show", operations.find(connect(needs_redis=False), number), json=json)
+    resources = connect(needs_redis=False)
+    print_whole(resources, "show", operations.find(resources, number), json=json)
 
 
 @group.command(cls=Command, help=paragraphs(WATCH))
@@ -78,7 +79,8 @@ def watch(number: Number, json: JsonOption = False) -> None:
     from recovery import operations
     from recovery.cli.output import connect
 
-    print_whole("watch", operations.find(connect(needs_redis=False), number), json=json, watch=True)
+    resources = connect(needs_redis=False)
+    print_whole(resources, "watch", operations.find(resources, number), json=json, watch=True)
 
 
 @group.command(cls=Command, help=paragraphs(REPORT))
@@ -97,7 +99,7 @@ def report(
     from recovery.cli.operation_report import print_results, write_file
     from recovery.cli.output import connect
 
-    resources = connect()
+    resources = connect(needs_redis=False)
     operation = operations.find(resources, number)
     states = operations.states_of(state or [])
     if to is not None:

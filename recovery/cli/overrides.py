@@ -52,6 +52,8 @@ class Settings:
     print_all: Callable[[Console, dict[str, Found]], None]
     plural: str
     """What JSON calls all of them."""
+    needs_redis: bool = False
+    """Whether `look` asks Redis."""
 
 
 def group(of: Settings) -> typer.Typer:
@@ -88,7 +90,7 @@ def _list(of: Settings, json: bool) -> None:
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
 
-    found = of.look(connect())
+    found = of.look(connect(needs_redis=of.needs_redis))
     if json:
         print_json(f"{of.texts.name} list", {of.plural: found})
     else:

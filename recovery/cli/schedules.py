@@ -121,7 +121,7 @@ def show(name: Name, json: JsonOption = False) -> None:
     from recovery.cli.output import console
     from recovery.cli.schedule_view import as_dict, print_one
 
-    schedule = _schedules().get(name)
+    schedule = _schedules(needs_redis=False).get(name)
     if json:
         print_json("schedule show", {"name": name, **as_dict(schedule)})
     else:
@@ -208,11 +208,11 @@ def trigger(
         console().print(result.process or f"operation {result.operation}")
 
 
-def _schedules() -> Schedules:
+def _schedules(*, needs_redis: bool = True) -> Schedules:
     from recovery.cli.output import connect
     from recovery.engine.operations.schedules import Schedules
 
-    return Schedules(connect())
+    return Schedules(connect(needs_redis=needs_redis))
 
 
 def tell(how: str, schedule: Schedule, done: str, json: bool) -> None:

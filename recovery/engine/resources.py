@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from recovery.settings import Settings
 from recovery.store import Store
+from recovery.store.parts import part
 
 if TYPE_CHECKING:
-    from recovery.queue import Broker, Turns
+    from recovery.queue import Broker, Signer, Turns
     from recovery.retry import Catalogues
 
 TURN_LIFETIME = 3.0
@@ -24,23 +24,19 @@ class Queueing:
     """What is asked of Redis. Its modules are imported at the first use: a command that asks MongoDB alone does not
     wait for redis-py and Celery."""
 
+    broker: Broker = part("queue.broker:Broker", lambda own: (own._settings.broker_url, own._signer))
+    """The messages to actors."""
+    turns: Turns = part("queue.turns:Turns", lambda own: (own._settings.broker_url, TURN_LIFETIME))
+    """Whose turn it is to apply what ends in a large process."""
+
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    @cached_property
-    def broker(self) -> Broker:
-        """The messages to actors."""
-        from recovery.queue.broker import Broker
+    @property
+    def _signer(self) -> Signer:
         from recovery.queue.signing import signer
 
-        return Broker(self._settings.broker_url, signer(self._settings))
-
-    @cached_property
-    def turns(self) -> Turns:
-        """Whose turn it is to apply what ends in a large process."""
-        from recovery.queue.turns import Turns
-
-        return Turns(self._settings.broker_url, TURN_LIFETIME)
+        return signer(self._settings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from recovery.engine import Resources
 from recovery.operations.advance import totals_so_far
-from recovery.records import Operation, OperationRange, OperationState, Totals
+from recovery.records import Operation, OperationRange, OperationState, Phase, Totals
 from recovery.records import progress as done
 from recovery.records.operation import RangeState
 
@@ -77,7 +77,8 @@ def progress(resources: Resources, operation: Operation, counted: Totals | None 
     parts = resources.store.operation_ranges.all(operation.id, operation.phase)
     over = operation.state in (OperationState.FINISHED, OperationState.PLANNED)
     totals = _kept(operation) or _so_far(resources, operation, parts, counted)
-    processes = None if operation.selection else resources.store.ranges.volume()[0]
+    plans_all = operation.phase is Phase.PLAN and not operation.selection and not over
+    processes = resources.store.ranges.volume()[0] if plans_all else None
     share = 1.0 if over else done.share(operation, totals, parts, processes)
     seconds = _lasted(operation, now)
     seen = done.seen(operation, totals)
@@ -87,7 +88,7 @@ def progress(resources: Resources, operation: Operation, counted: Totals | None 
         operation=operation,
         totals=totals,
         share=share,
-        expected=done.expected(operation, None if over else processes),
+        expected=done.expected(operation, processes),
         seconds=seconds,
         speed=seen / seconds if seconds > 0 and seen else None,
         seconds_left=seconds * (1 - share) / share if known else None,

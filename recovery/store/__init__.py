@@ -150,10 +150,11 @@ class Store:
     process_batches: ProcessBatches = of_collection("lifecycle.process_batches:ProcessBatches", schema.PROCESSES)
     tasks: Tasks = of_collection("lifecycle.tasks:Tasks", schema.TASKS)
     decisions: Decisions = part(
-        "lifecycle.decisions:Decisions", lambda store: (store._database[schema.DECISIONS], store._version)
+        "store.lifecycle.decisions:Decisions", lambda store: (store._database[schema.DECISIONS], store._version)
     )
     decision_batches: DecisionBatches = part(
-        "lifecycle.decision_batches:DecisionBatches", lambda store: (store._database[schema.DECISIONS], store._version)
+        "store.lifecycle.decision_batches:DecisionBatches",
+        lambda store: (store._database[schema.DECISIONS], store._version),
     )
     graphs: Graphs = of_collection("lifecycle.graphs:Graphs", schema.GRAPHS)
     graph_batches: GraphBatches = of_collection("lifecycle.graph_batches:GraphBatches", schema.GRAPHS)
@@ -163,10 +164,10 @@ class Store:
     actors: Actors = of_collection("lifecycle.actors:Actors", schema.ACTORS)
     process_types: ProcessTypes = of_collection("lifecycle.actors:ProcessTypes", schema.PROCESS_TYPES)
     preferences: CurrentPreferences = part(
-        "lifecycle.preferences:CurrentPreferences", lambda store: (store.actors, store.process_types)
+        "store.lifecycle.preferences:CurrentPreferences", lambda store: (store.actors, store.process_types)
     )
     requeues: Requeues = part(
-        "lifecycle.requeues:Requeues",
+        "store.lifecycle.requeues:Requeues",
         lambda store: (
             store._database[schema.DECISIONS],
             store._clock.at_least,
@@ -180,7 +181,7 @@ class Store:
     interruptions: Interruptions = of_collection("operations.interruptions:Interruptions", schema.INTERRUPTIONS)
     aborts: Aborts = of_database("operations.aborts:Aborts")
     restarts: Restarts = part(
-        "operations.restarts:Restarts",
+        "store.operations.restarts:Restarts",
         lambda store: (store._database, store._settings.message_timeout, store.preferences.task_timeouts),
     )
     redos: Redos = of_database("operations.redos:Redos")
@@ -207,11 +208,11 @@ class Store:
     pending: Pending = of_database("views.pending:Pending")
     # As the rules have it, which take a queue that was polled so short a time ago for polled.
     waiting: Waiting = part(
-        "views.waiting:Waiting",
+        "store.views.waiting:Waiting",
         lambda store: (store._database, store.pending, store.queues, store._settings.polled_within),
     )
     refusals: Refusals = of_database("views.refused:Refusals")
-    hung: Hung = part("views.hung:Hung", lambda store: (store._database, lambda: store.decisions.catch_up()))
+    hung: Hung = part("store.views.hung:Hung", lambda store: (store._database, lambda: store.decisions.catch_up()))
     unreachable_deadlines: UnreachableDeadlines = of_database("views.unreachable_deadlines:UnreachableDeadlines")
     damaged: Damaged = of_database("views.damaged:Damaged")
     ranges: Ranges = of_database("views.ranges:Ranges")
@@ -220,7 +221,7 @@ class Store:
     disk: Disk = of_database("views.disk:Disk")
     calls: Calls = of_database("views.calls:Calls")
     custom_ids: CustomIds = of_database("views.custom_ids:CustomIds")
-    server: Server = part("views.condition:Server", lambda store: (store._database, store._settings.mongo_uri))
+    server: Server = part("store.views.condition:Server", lambda store: (store._database, store._settings.mongo_uri))
     search: Search = of_database("views.search:Search")
     labels: Labels = of_database("views.labels:Labels")
     members: Members = of_database("views.members:Members")

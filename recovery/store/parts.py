@@ -1,4 +1,4 @@
-"""The parts of the store, each imported and made when it is first used.
+"""The parts of the store, and of what is asked of Redis, each imported and made when it is first used.
 
 A command that reads two collections then does not wait for the queries and updates of all others.
 """
@@ -11,10 +11,10 @@ from typing import Any
 
 
 class Part:
-    """An attribute of the store. Once it is made it stands in the store itself."""
+    """An attribute of an object, such as the store. Once it is made it stands in the object itself."""
 
     def __init__(self, home: str, arguments: Callable[[Any], tuple[Any, ...]]) -> None:
-        """`home` is the part's class, as `module:Class` below `recovery.store`; it is made of the `arguments`."""
+        """`home` is the part's class, as `module:Class` below `recovery`; it is made of the `arguments`."""
         self._module, _, self._class = home.partition(":")
         self._arguments = arguments
         self._name = ""
@@ -22,36 +22,37 @@ class Part:
     def __set_name__(self, _owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, store: Any, _owner: type | None = None) -> Any:
-        if store is None:
+    def __get__(self, owner: Any, _type: type | None = None) -> Any:
+        if owner is None:
             return self
-        made = self._load()(*self._arguments(store))
+        made = self._load()(*self._arguments(owner))
         # Of two threads that make it at once both get the first one: some parts remember what they read. There is no
         # lock, which a fork could leave locked in the child.
-        return store.__dict__.setdefault(self._name, made)
+        return owner.__dict__.setdefault(self._name, made)
 
     def _load(self) -> Any:
         """Import the part's class."""
-        return getattr(import_module(f"recovery.store.{self._module}"), self._class)
+        return getattr(import_module(f"recovery.{self._module}"), self._class)
 
 
 def part(home: str, arguments: Callable[[Any], tuple[Any, ...]]) -> Any:
-    """Declare a part of the store; see `Part`."""
+    """Declare a part; see `Part`."""
     return Part(home, arguments)
 
 
 def of_database(home: str) -> Any:
-    """Declare a part that is made of the whole database."""
-    return Part(home, lambda store: (store._database,))
+    """Declare a part of the store that is made of the whole database."""
+    return Part(f"store.{home}", lambda store: (store._database,))
 
 
 def of_collection(home: str, collection: str) -> Any:
-    """Declare a part that is made of one collection."""
-    return Part(home, lambda store: (store._database[collection],))
+    """Declare a part of the store that is made of one collection."""
+    return Part(f"store.{home}", lambda store: (store._database[collection],))
 
 
-def load_all(store: type) -> None:
-    """Import the classes of all parts of a store: for programs that fork, whose children then share them."""
-    for found in vars(store).values():
+def load_all(owner: type) -> None:
+    """Import the classes of all parts: for programs that fork, whose children then share them. No thread of such a
+    program may import one while it forks: the lock of the import would stay locked in the child."""
+    for found in vars(owner).values():
         if isinstance(found, Part):
             found._load()

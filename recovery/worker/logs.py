@@ -20,7 +20,7 @@ from celery.utils.log import ColorFormatter, get_multiprocessing_logger
 from recovery.engine import LogContext
 from recovery.forms import LogFormat
 from recovery.json_logs import JsonFormatter, log_json
-from recovery.queue.broker import SENT_AGAIN
+from recovery.queue.broker import NOT_PUSHED, SENT_AGAIN
 from recovery.worker.messages.outage import Outage, OutageStart, is_logged_as_debug
 from recovery.worker.outage_lines import BREAKERS, OfPoolProcesses, OncePerOutage
 
@@ -42,13 +42,20 @@ class _SingleTasks(logging.Filter):
         return is_logged_as_debug(record)
 
 
-class _Reconnected(logging.Filter):
-    """Makes what else a worker's parent process logs of Redis's return DEBUG: `OutageEnd` logs it."""
+class _AlsoOfOutage(logging.Filter):
+    """Makes what else a worker's parent process logs of an outage of Redis DEBUG, if its consumer logs the outage."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.processName != "MainProcess" or record.msg not in (_CONNECTED, SENT_AGAIN):
-            return True
-        return (record.msg == _CONNECTED and Outage.since is None) or is_logged_as_debug(record)
+        match record.msg, record.args:
+            case text, _ if text in (_CONNECTED, NOT_PUSHED):
+                away_for = 0.0
+            # Messages can't be sent, either, while Redis is slow; the consumer, which only waits, sees no outage then.
+            case text, (float(away_for),) if text == SENT_AGAIN:
+                pass
+            case _:
+                return True
+        is_logged_by_other = record.processName == "MainProcess" and Outage.was_within(away_for)
+        return not is_logged_by_other or is_logged_as_debug(record)
 
 
 class _NotOfActors(logging.Filter):
@@ -75,7 +82,7 @@ def install(actors: Container[str], log_format: LogFormat, broker_url: str) -> N
     for name in ("celery.worker.strategy", trace.logger.name):
         logging.getLogger(name).addFilter(_SingleTasks())
     for name in ("celery.worker.consumer.connection", "recovery.queue.broker"):
-        logging.getLogger(name).addFilter(_Reconnected())
+        logging.getLogger(name).addFilter(_AlsoOfOutage())
     logging.getLogger(BREAKERS).addFilter(OfPoolProcesses())
     OutageStart(broker_url).install()
     if (driver := logging.getLogger("pymongo")).level == logging.NOTSET:

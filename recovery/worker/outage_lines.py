@@ -1,8 +1,9 @@
 """Logs an outage once for each process of a worker, and not once for each step that fails by it.
 
 In the parent process the line of its heartbeats reports that MongoDB is away, and that of Celery's consumer that Redis
-is (`messages.outage`). In a pool process the circuit breaker reports MongoDB, and the broker Redis. Other records with
-an error by which a server is away become DEBUG, except for a process's first in a while: it may come before those.
+is (`messages.outage`). In a pool process the circuit breaker reports MongoDB, and the broker Redis. Other records of
+this package with an error by which a server is away become DEBUG, except for a process's first in a while: it may come
+before those. What the application logs is left as it is, and so is what ends the worker (CRITICAL).
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ QUIET = 30.0
 """Seconds without an error by which a server is away, after which another one belongs to another outage. A step that
 waits for MongoDB fails within 20 s."""
 
+_OURS = "recovery."
+"""What the names of this package's loggers begin with."""
 _MONGODB, _REDIS = "MongoDB", "Redis"
 _REPEATED = "recovery_repeated"
 
@@ -76,7 +79,8 @@ class OncePerOutage(logging.Filter):
 def _server_away(record: logging.LogRecord) -> str | None:
     """The server by whose absence a step failed, if a record is about that. A line that is logged once for each outage
     anyway, and says what it means for the worker, is about more than a step."""
-    if getattr(record, "recovery_outage", False) or not isinstance(record.args, tuple):
+    is_step = record.name.startswith(_OURS) and record.levelno < logging.CRITICAL
+    if not is_step or getattr(record, "recovery_outage", False) or not isinstance(record.args, tuple):
         return None
     if any(isinstance(argument, StoreUnavailable) for argument in record.args):
         return _MONGODB

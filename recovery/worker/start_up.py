@@ -8,6 +8,7 @@ import gc
 import sys
 from collections.abc import Callable
 
+from recovery.engine.resources import Queueing
 from recovery.retry import BestEffort, Call
 from recovery.retry.catalogues.servers import by_driver
 from recovery.retry.in_place import call
@@ -32,7 +33,8 @@ def wait_for_servers(step: Callable[[], None], seconds: float = START_TIMEOUT) -
 def keep_what_is_imported() -> None:
     """Have the garbage collector look no more at what is there by now, which stays: a sixth of what a scanner takes of
     a CPU. And a pool's processes share those pages with their parent, where a look at them would copy them."""
-    load_all(Store)
+    for owner in (Store, Queueing):
+        load_all(owner)
     gc.collect()
     gc.freeze()
 

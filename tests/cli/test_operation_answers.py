@@ -11,6 +11,7 @@ from recovery import InputError, operations
 from recovery.cli.main import app
 from recovery.records import OperationState
 from recovery.settings import Settings
+from recovery.stack.ports import free_port
 from tests.operations.ordering import Ordering
 
 Run = Callable[..., str]
@@ -63,6 +64,14 @@ def test_a_change_is_answered_in_one_line(world: Ordering, run: Run) -> None:
     run("apply", str(other.id))
     world.bring_on(other)
     assert "came to 3 done" in squeezed(run("show", str(other.id))), "`show` has all of it"
+
+
+@pytest.mark.parametrize("command", ["show", "watch", "report"])
+def test_an_operation_is_shown_without_redis(world: Ordering, command: str) -> None:
+    done = world.bring_on(world.ask("check"))
+    away = world.settings.model_copy(update={"broker_url": f"redis://127.0.0.1:{free_port()}/0"})
+    shown = CliRunner().invoke(app, ["operation", command, str(done.id)], env=away.environment())
+    assert (shown.exception, shown.exit_code) == (None, 0)
 
 
 def test_progress_is_told_in_processes(world: Ordering, run: Run) -> None:

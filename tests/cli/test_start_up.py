@@ -115,8 +115,17 @@ def test_a_ctrl_c_where_nothing_can_be_raised_is_not_lost(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("line", ["find state:running", "list", "audit", "marker list", "schedule list"])
+@pytest.mark.parametrize(
+    "line", ["find state:running", "list", "audit", "marker list", "schedule list", "process-type list"]
+)
 def test_what_is_in_mongodb_is_shown_without_redis(line: str, emptied: Settings) -> None:
     away = emptied.model_copy(update={"broker_url": f"redis://127.0.0.1:{free_port()}/0"})
     done = recovery(*line.split(), env=away.environment())
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.thorough
+def test_a_schedule_is_looked_up_without_redis(emptied: Settings) -> None:
+    away = emptied.model_copy(update={"broker_url": f"redis://127.0.0.1:{free_port()}/0"})
+    done = recovery("schedule", "show", "nightly", env=away.environment())
+    assert done.returncode == 2 and "no schedule" in done.stderr, done.stderr

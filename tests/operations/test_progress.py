@@ -6,9 +6,10 @@ import pytest
 
 from recovery import operations
 from recovery.operations.progress import COUNT_AFTER, Watching
-from recovery.records import OperationResult, OperationState, Totals
+from recovery.records import OperationResult, OperationState, Phase, Totals
 from recovery.records.operation import result_id
 from recovery.settings import Settings
+from recovery.store.views.ranges import Ranges
 from tests.operations.ordering import Ordering
 from tests.waiting import wait_until
 
@@ -34,6 +35,25 @@ class Clock:
         self.now += COUNTING
         self.counts += 1
         return self._totals(number)
+
+
+@pytest.mark.parametrize("apply", [False, True], ids=["planned", "applied"])
+def test_processes_are_counted_only_while_all_are_planned(
+    world: Ordering, monkeypatch: pytest.MonkeyPatch, apply: bool
+) -> None:
+    counted = list[int]()
+    volume = Ranges.volume
+    monkeypatch.setattr(Ranges, "volume", lambda self: counted.append(1) or volume(self))
+    world.orders(2)
+    operation = world.ask("abort")
+    assert operations.progress(world.app.resources, operation).expected == 2
+    assert counted == [1]
+    planned = world.bring_on(operation)
+    counted.clear()
+    if apply:
+        planned = operations.apply(world.app.resources, planned.id)
+    assert operations.progress(world.app.resources, planned).operation.phase is (Phase.APPLY if apply else Phase.PLAN)
+    assert counted == []
 
 
 def test_who_watches_counts_for_a_twentieth_of_the_time(world: Ordering, monkeypatch: pytest.MonkeyPatch) -> None:

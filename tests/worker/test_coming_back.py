@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from celery import Celery
 
-from recovery.errors import StoreUnavailable
+from recovery.errors import StoreDenied, StoreTimeout, StoreUnavailable
 from recovery.settings import Settings
 from recovery.store.lifecycle.queues import Queues
 from recovery.store.lifecycle.requeues import Requeues
@@ -80,6 +81,22 @@ def test_it_says_once_that_mongodb_is_back(
     told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert told[0].startswith("no heartbeat is written (away)")
     assert told[1:] == ["MongoDB takes heartbeats again, after 6 s"]
+
+
+def test_another_cause_for_which_no_heartbeat_is_written_is_logged(
+    emptied: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As when MongoDB is back and knows the worker's user no longer. Of each cause once."""
+    one = Lifeline(
+        World(emptied).app, identify("one", ()), QueueConsumption(SimpleNamespace(app=Celery(set_as_current=False)), ())
+    )
+    for error in (StoreUnavailable("away"), StoreDenied("denied"), StoreTimeout("slow"), StoreDenied("denied")):
+        monkeypatch.setattr(Workers, "beat", partial(_raise, error))
+        one.beat_once()
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [text.partition(":")[0] for text in told] == [
+        f"no heartbeat is written ({why})" for why in ("away", "denied")
+    ]
 
 
 @pytest.mark.parametrize(("owner", "step"), [(Queues, "polled_again"), (Requeues, "taken_up")])
@@ -185,6 +202,10 @@ def test_who_stood_still_does_not_judge_who_did_so_with_him(emptied: Settings, c
 
 def _away(*_: object) -> None:
     raise StoreUnavailable("away")
+
+
+def _raise(error: Exception, *_: object) -> None:
+    raise error
 
 
 def test_a_worker_whose_record_was_removed_registered_when_it_did_first(emptied: Settings) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import socket
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -16,9 +18,12 @@ import pytest
 
 from recovery import LogContext, Recovery, Settings
 from recovery.engine import Slot
+from recovery.queue import broker
 from recovery.scan import DecisionScanner
 from recovery.stack import Child, Mongod, Stack, Valkey
 from recovery.stack.ports import HOST
+from recovery.worker.logs import _AlsoOfOutage
+from recovery.worker.messages.outage import Outage
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.waiting import wait_until
@@ -218,6 +223,25 @@ def test_an_outage_is_logged_once_and_so_is_its_end(stack: Stack, settings: Sett
         worker.kill_group()
         valkey.stop()
         mongod.stop()
+
+
+@pytest.mark.parametrize(
+    ("since", "ended", "is_shown"),
+    [(None, None, True), (None, 60.0, True), (None, 1.0, False), (9.0, None, False)],
+    ids=["none", "one before", "over a moment ago", "one now"],
+)
+def test_that_messages_are_not_sent_and_sent_again_is_logged_unless_an_outage_is(
+    monkeypatch: pytest.MonkeyPatch, since: float | None, ended: float | None, is_shown: bool
+) -> None:
+    now = time.monotonic()
+    monkeypatch.setattr(Outage, "since", None if since is None else now - since)
+    monkeypatch.setattr(Outage, "ended_at", -math.inf if ended is None else now - ended)
+    monkeypatch.setattr(logging.getLogger(broker.__name__), "level", logging.INFO)
+    made = {"name": broker.__name__, "msg": broker.SENT_AGAIN, "args": (10.0,), "levelno": logging.WARNING}
+    assert _AlsoOfOutage().filter(logging.makeLogRecord({**made, "processName": "MainProcess"})) is is_shown
+    assert _AlsoOfOutage().filter(logging.makeLogRecord({**made, "processName": "ForkPoolWorker-1"}))
+    failed = {**made, "msg": broker.NOT_PUSHED, "args": (3, "refused"), "processName": "MainProcess"}
+    assert _AlsoOfOutage().filter(logging.makeLogRecord(failed)) is (since is None)
 
 
 def wait_for_tries(port: int, count: int) -> None:

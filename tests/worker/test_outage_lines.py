@@ -13,6 +13,9 @@ from recovery.queue.celery_app import OwnCelery
 from recovery.worker.outage_lines import BREAKERS, QUIET, WAITS, OncePerOutage
 from recovery.worker.scanning import NudgeConsumer
 
+STEPS = "recovery.test_outage_lines"
+"""Name of a logger."""
+
 
 class Clock:
     now = 100.0
@@ -28,11 +31,11 @@ def clock() -> Clock:
 
 @pytest.fixture
 def once(clock: Clock) -> OncePerOutage:
-    logging.getLogger("test.outages").setLevel(logging.INFO)
+    logging.getLogger(STEPS).setLevel(logging.INFO)
     return OncePerOutage(clock)
 
 
-def record(*args: object, name: str = "test.outages", **fields: object) -> logging.LogRecord:
+def record(*args: object, name: str = STEPS, **fields: object) -> logging.LogRecord:
     made = logging.makeLogRecord({"name": name, "levelno": logging.WARNING, "levelname": "WARNING", "args": args})
     made.__dict__ |= fields
     return made
@@ -63,6 +66,13 @@ def test_what_is_wrong_with_one_record_or_one_server_hides_nothing_else(once: On
     assert once.filter(record("a step", lost_redis()))
     assert once.filter(record("no heartbeat", StoreUnavailable("away"), recovery_outage=True))
     assert once.filter(record())
+
+
+def test_what_the_application_logs_and_what_ends_the_worker_is_not_hidden(once: OncePerOutage) -> None:
+    away = StoreUnavailable("away")
+    assert once.filter(record("a step", away))
+    assert once.filter(record("order 17 is not started", away, name="shop.orders"))
+    assert once.filter(record(away, levelno=logging.CRITICAL, levelname="CRITICAL"))
 
 
 def test_writes_that_wait_are_logged_unless_the_outage_was(once: OncePerOutage, clock: Clock) -> None:

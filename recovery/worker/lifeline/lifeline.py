@@ -83,6 +83,8 @@ class Lifeline:
         self._asked_to_look = False
         self._made_at, self._nobody_scans = time.monotonic(), False
         self._away_since: float | None = None
+        self._away_by: set[type[StoreError]] = set()
+        """The kinds of errors by which no heartbeat was written since then."""
         self._stepped, self._is_new = False, True
         self.judging = Judging(app.settings, self._rhythm, self._own.now, self._clock_stepped)
         """Whether this worker may call others lost, and scan."""
@@ -173,14 +175,16 @@ class Lifeline:
             if told:
                 self._said.warning("what follows a heartbeat was not done (%s); with the next one", error)
             else:
-                # One line when it begins: `_tell_back` says when it is over.
+                # One line when it begins, and one for each other kind of cause: `_tell_back` says when it is over.
+                kind = StoreUnavailable if isinstance(error, StoreUnavailable) else type(error)
                 log.log(
-                    logging.WARNING if self._away_since is None else logging.DEBUG,
+                    logging.DEBUG if kind in self._away_by else logging.WARNING,
                     "no heartbeat is written (%s): until one is, no task and no nudge is taken",
                     error, extra={"recovery_outage": True},
                 )  # fmt: skip
                 self.judging.was_not_served(outage=isinstance(error, StoreUnavailable))
                 self._away_since = self._away_since or time.monotonic()
+                self._away_by.add(kind)
         except Exception:  # nothing may end the thread; the next heartbeat is soon
             log.exception("heartbeat failed")
         finally:
@@ -194,6 +198,7 @@ class Lifeline:
         if self._away_since is not None:
             log.warning("MongoDB takes heartbeats again, after %.0f s", time.monotonic() - self._away_since)
             self._away_since = None
+            self._away_by.clear()
 
     def _beat(self) -> tuple[frozenset[str], Sequence[Worker]]:
         """Look at the others, and write this worker's record; which of its queues are not consumed, and the workers of

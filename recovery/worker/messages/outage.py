@@ -6,6 +6,7 @@ Celery by itself logs each try to connect, and tells of a new connection only as
 from __future__ import annotations
 
 import logging
+import math
 import time
 from typing import Any, ClassVar
 
@@ -24,6 +25,13 @@ class Outage:
 
     since: ClassVar[float | None] = None
     """When it was noticed, by the monotonic clock."""
+    ended_at: ClassVar[float] = -math.inf
+    """When the last one was over."""
+
+    @classmethod
+    def was_within(cls, seconds: float) -> bool:
+        """Whether there was one at some time within the last `seconds`."""
+        return cls.since is not None or time.monotonic() - cls.ended_at <= seconds
 
 
 class OutageStart(logging.Filter):
@@ -61,7 +69,7 @@ class OutageEnd(bootsteps.StartStopStep):  # type: ignore[misc]
     def start(self, _consumer: Any) -> None:
         if Outage.since is not None:
             log.warning("Redis is back, after %.0f s: messages are taken again", time.monotonic() - Outage.since)
-            Outage.since = None
+            Outage.since, Outage.ended_at = None, time.monotonic()
 
 
 def is_logged_as_debug(record: logging.LogRecord) -> bool:
