@@ -232,3 +232,5 @@ def test_a_refused_task_is_tried_again_soon() -> None:
     to_come = retry.evolve(until=NOW + DAY)
     last = to_come.until + CLOCKS_DIFFER
     assert found(decision(DELAYED, recovery_time=last, eta=last, retry=to_come, **of_refused)) == []
+    for of_both in ({"retry": None}, {"retry": to_come}):  # without an eta, which another program removed
+        assert found(decision(DELAYED, recovery_time=soon, **of_both, **of_refused)) == []
