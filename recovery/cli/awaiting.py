@@ -95,7 +95,8 @@ def _reasons(resources: Resources, process_id: str) -> list[str]:
     store = resources.store
     lonely = waiting.reasons(store.waiting.by_actor(count_served=False))
     waited_for = store.pending.actors_of(process_id, lonely) if lonely else set()
-    refused_tasks = store.refusals.of_process(process_id)
+    # By itself: until `recovery init` has made its index, the other reasons are reported all the same.
+    refused_tasks = _ask(store.refusals.of_process, process_id) or []
     pinned = pins.pinned_in_vain(resources, refused_tasks)
     refused = {f"{one.actor} {pinned.get(one.id) or waiting.why_refused(one)}" for one in refused_tasks}
     return [*(lonely[name] for name in sorted(waited_for)), *sorted(refused)]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.metadata import Distribution, distributions, packages_distributions
 from typing import Any, Protocol
 
 from recovery.errors import InputError
@@ -60,14 +61,22 @@ def default_version(module: str, actors: Mapping[str, HasFunction]) -> str:
 
 @cache
 def _distribution_version(package: str) -> str | None:
-    distributions = set(packages_distributions().get(package, ()))
-    if len(distributions) != 1:
+    names = set(packages_distributions().get(package, ()))
+    # One that is installed in editable mode may be found twice: beside its sources there may be metadata as well.
+    found = list(distributions(name=names.pop())) if len(names) == 1 else []
+    if not found or any(map(_is_editable, found)):
         return None
+    version = found[0].version
+    return version if isinstance(version, str) and _VERSION.fullmatch(version) else None
+
+
+def _is_editable(found: Distribution) -> bool:
+    """Whether a distribution is installed in editable mode. Some build backends name its packages even so."""
     try:
-        found = version(distributions.pop())
-    except PackageNotFoundError:  # uninstalled a moment ago
-        return None
-    return found if _VERSION.fullmatch(found) else None
+        origin = json.loads(found.read_text("direct_url.json") or "{}")
+        return bool(origin["dir_info"]["editable"])
+    except (KeyError, TypeError, ValueError):  # installed from an index, or by something other than pip
+        return False
 
 
 def _hash(actors: Mapping[str, HasFunction]) -> str:

@@ -71,6 +71,10 @@ class DamageRepairs:
             instead |= {"epoch": self._epoch(damage)}
         if "state" in damage.fields and damage.kind == Decision.__name__:
             instead |= {"state": state_shown(found[1], self._store.now()).value}
+        if "pinnedTo" in damage.fields:
+            if (pin := self._pin(record)) is None:
+                return False
+            instead |= pin
         return self._store.mending.drop(*found, instead)
 
     def _epoch(self, damage: DamagedRecord) -> int:
@@ -81,6 +85,14 @@ class DamageRepairs:
         else:
             whole = self._store.processes.briefs([process_id]).get(process_id)
         return whole.epoch if whole is not None else 0
+
+    def _pin(self, record: str) -> Document | None:
+        """Return what a decision is pinned to, as a field that may be absent; None if its process does not say."""
+        process_id = split_record_id(record)[0]
+        process = self._store.processes.briefs([process_id]).get(process_id)
+        if process is None or (process.pinned and process.version is None):
+            return None
+        return {"pinnedTo": process.version} if process.pinned else {}
 
     def _actor(self, record: str) -> str | None:
         """Return the actor of a decision, as its task has it, or the decision that scheduled that."""

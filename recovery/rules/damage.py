@@ -20,12 +20,13 @@ SPOILT = (DamagedRecord, TypeError, ValueError, AttributeError, KeyError, Overfl
 DROPPABLE: Mapping[str, frozenset[str]] = {
     # Counters begin anew. Times and holders serve to find what is overdue, which the decision is at once. A call is a
     # copy, the Task names the actor, the process has the epoch, and the cycle of retries begins anew. A task whose
-    # delay can't be read starts at once. Refusals are counted anew. The state shows in what stands beside it.
+    # delay can't be read starts at once. Refusals are counted anew. The state shows in what stands beside it. What a
+    # task is pinned to, its process has.
     Decision.__name__: frozenset(
         (
             *("actor", "epoch", "attempts", "timeouts", "losses", "lostAttempt", "retry", "call", "pass", "worker"),
             *("enqueuedAt", "queuedAt", "claimedAt", "recoveryTime", "pacedTo", "version"),
-            *("inBatch", "alone", "fresh", "eta", "delay", "state", "refused"),
+            *("inBatch", "alone", "fresh", "eta", "delay", "state", "refused", "pinnedTo"),
         )
     ),
     # The id says when the process was started, the graph has its epoch, and the start task its retry policy.

@@ -76,11 +76,13 @@ def _too_long(decision: Decision, around: Surroundings) -> str | None:
     if decision.recovery_time is None:
         return None
     retry, refused, eta = decision.retry, decision.refused, decision.eta
-    if refused is not None and retry is None and eta is not None and eta - around.now > CLOCKS_DIFFER:
+    if eta is not None and refused is not None and retry is None and eta - around.now > CLOCKS_DIFFER:
         return f"to be tried again in {eta:%Y-%m-%d}, though only a worker's code has refused its call"
-    # A refusal may come long after the retry.
-    if retry is not None and refused is None and eta is not None and eta - retry.until > CLOCKS_DIFFER:
-        return f"to be retried in {eta:%Y-%m-%d}, and not after {retry.until:%Y-%m-%d}"
+    if eta is not None and retry is not None:
+        # A refusal may come long after the retry.
+        last = retry.until if refused is None else max(retry.until, around.now)
+        if eta - last > CLOCKS_DIFFER:
+            return f"to be retried in {eta:%Y-%m-%d}, and not after {last:%Y-%m-%d}"
     starts = [moment for moment in (eta, decision.queued_at) if moment is not None]
     if not starts:
         late = decision.recovery_time - around.now

@@ -19,6 +19,7 @@ from recovery.queue import Broker
 from recovery.records import ActorPreferences, Decision, DecisionState, ScannerRun, Worker
 from recovery.store import Store
 from tests.cli import shop
+from tests.emptied import without_index
 from tests.store.writing import put
 
 LONELY = "no worker serves twice"
@@ -78,6 +79,15 @@ def refused(*arguments: str) -> str:
     error = run(*arguments).exception
     assert isinstance(error, InputError), error
     return str(error)
+
+
+def test_why_a_process_waits_is_known_without_the_index_of_refused_tasks(
+    store: Store, shop_app: Recovery, process_id: str
+) -> None:
+    """As before `recovery init` has made it."""
+    with without_index(store, "decisions", "refused"):
+        (reason,) = awaiting._reasons(shop_app.resources, process_id)
+    assert LONELY in reason
 
 
 def test_check_is_not_healthy(store: Store, process_id: str) -> None:

@@ -180,6 +180,29 @@ def test_a_process_that_is_registered_again_is_still_pinned(old: World, new: Wor
     assert start_task(new, process_id).pinned_to == "1.0"
 
 
+@pytest.mark.parametrize(("kind", "pin"), [("order", "1.0"), ("free", None)])
+def test_a_damaged_pin_is_that_of_the_process(old: World, kind: str, pin: Any) -> None:
+    process_id = old.start(kind, 0)
+    decisions = old.store.database["decisions"]
+    decisions.update_one({}, {"$set": {"pinnedTo": 7}}, bypass_document_validation=True)
+    old.store.catch_up(10)
+    done, _ = repair(old.app.resources, look(old.app.resources, process_id))
+    assert done == {Rule.RECORD_DAMAGED: 1}
+    assert start_task(old, process_id).pinned_to == pin
+    old.bring_to_end(process_id)
+    assert old.process(process_id).state is ProcessState.FINISHED
+
+
+def test_a_damaged_pin_stays_if_the_process_does_not_say_which_version(old: World) -> None:
+    process_id = old.start("order", 0)
+    old.store.database["processes"].update_one({}, {"$unset": {"version": ""}})
+    damaged = {"$set": {"pinnedTo": 7}}
+    old.store.database["decisions"].update_one({}, damaged, bypass_document_validation=True)
+    old.store.catch_up(10)
+    done, left = repair(old.app.resources, look(old.app.resources, process_id))
+    assert done == {} and [one.rule for one in left.findings] == [Rule.RECORD_DAMAGED]
+
+
 @pytest.mark.parametrize("given", ["1.0", 7, None, ["1 0"], [None]])
 def test_what_are_no_versions_to_be_compatible_with_is_refused(given: Any) -> None:
     with pytest.raises(InputError, match=r"Recovery\(compatible_with="):

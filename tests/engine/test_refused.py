@@ -124,6 +124,19 @@ def test_a_missing_parameter_is_the_same(versions: Versions) -> None:
     assert old.bring_to_end(process_id).result == "7"
 
 
+def test_a_parameter_whose_name_is_long_is_named_in_part(versions: Versions) -> None:
+    def price_by_any(number: int, **units: int) -> int:
+        return number + len(units)
+
+    new, old = versions.world("2.0", price_by_any), versions.world("1.0", price)
+    process_id = new.start("order", 7, **{"x" * 100_000: 1})
+    assert old.pump() == 1
+    (refusal,) = refusals(only(old, process_id)).by
+    assert refusal.why == f"got an unexpected keyword argument '{'x' * 1000}"[:500]
+    pass_by(old, 2)
+    assert new.bring_to_end(process_id).result == "8"
+
+
 def test_a_type_error_that_is_raised_inside_the_function_is_a_failure_of_the_task(versions: Versions) -> None:
     def nothing_for_it(number: int) -> int:
         return price(number, currency="SEK")  # type: ignore[call-arg]

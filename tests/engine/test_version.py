@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from recovery import Recovery
+from recovery.engine import application_version
 from recovery.engine.application_version import default_version
 from recovery.errors import InputError
 from recovery.settings import load
@@ -42,6 +46,40 @@ def test_what_can_be_no_version_is_refused(version: Any) -> None:
 
 def test_by_default_it_is_that_of_the_distribution_that_the_package_belongs_to() -> None:
     assert default_version("pymongo.collection", {}) == importlib.metadata.version("pymongo")
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The metadata of a distribution that pip has installed, which names the package `kiosk`."""
+    metadata = tmp_path / "kiosk_dist-1.2.3.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: kiosk-dist\nVersion: 1.2.3\n")
+    (metadata / "top_level.txt").write_text("kiosk\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    application_version._distribution_version.cache_clear()
+    yield metadata
+    application_version._distribution_version.cache_clear()
+
+
+@pytest.mark.parametrize("origin", [None, "{", "[]", '{"dir_info": {}}', '{"url": "https://pypi.org"}'])
+def test_an_installed_distribution_gives_its_version(installed: Path, origin: str | None) -> None:
+    if origin is not None:
+        (installed / "direct_url.json").write_text(origin)
+    assert default_version("kiosk.app", {}) == "1.2.3"
+
+
+def test_one_that_is_installed_in_editable_mode_does_not(installed: Path) -> None:
+    """As setuptools installs it: its metadata names its packages, and there is more of it beside the sources."""
+    (installed / "direct_url.json").write_text(json.dumps({"dir_info": {"editable": True}, "url": "file:///kiosk"}))
+    sources = installed.parent / "sources" / "kiosk_dist.egg-info"
+    sources.mkdir(parents=True)
+    (sources / "PKG-INFO").write_text((installed / "METADATA").read_text())
+    (sources / "top_level.txt").write_text("kiosk\n")
+    sys.path.insert(0, str(sources.parent))
+    try:
+        assert default_version("kiosk.app", {}).startswith("actors-")
+    finally:
+        sys.path.remove(str(sources.parent))
 
 
 def test_code_that_nobody_installed_is_told_apart_by_the_parameters_of_its_actors() -> None:

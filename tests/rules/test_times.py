@@ -226,3 +226,11 @@ def test_a_refused_task_is_tried_again_soon() -> None:
         reason="r", kind="E", message="m",
     )  # fmt: skip
     assert found(decision(DELAYED, recovery_time=soon, eta=soon, retry=retry, **of_refused)) == []
+    assert evidence(found(decision(DELAYED, recovery_time=years, eta=years, retry=retry, **of_refused))) == (
+        f"to be retried in {years:%Y-%m-%d}, and not after {NOW:%Y-%m-%d}"
+    )
+    to_come = retry.evolve(until=NOW + DAY)
+    last = to_come.until + CLOCKS_DIFFER
+    assert found(decision(DELAYED, recovery_time=last, eta=last, retry=to_come, **of_refused)) == []
+    for of_both in ({"retry": None}, {"retry": to_come}):  # without an eta, which another program removed
+        assert found(decision(DELAYED, recovery_time=soon, **of_both, **of_refused)) == []

@@ -58,7 +58,7 @@ def call(
     except TooLarge as error:
         return CallResult(of_error(TooLarge(f"arguments of {actor.name}: {error}; {_ADVICE}"), decision))
     if (why := actor.why_not_callable(positional, named)) is not None:
-        raise CallRefused(why)
+        raise CallRefused(why[:MESSAGE_LENGTH])  # it names a parameter, whose name may be as long as the arguments
     if decision.refused is not None:
         store.decisions.clear_refusals(decision)
     # Around all that is the application's: to turn a value or an error into text calls it as well.

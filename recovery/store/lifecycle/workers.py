@@ -58,11 +58,11 @@ class Workers:
 
     def versions_serving(self, actor: str, pinned_to: str | None = None) -> frozenset[str | None]:
         """Return the versions of the application that the live workers have which serve an actor, and which run tasks
-        that are pinned to this version, if one is given. None stands for the workers that do not record their version.
-        Reads all workers, which are few."""
+        that are pinned to this version, if one is given. None stands for the workers that do not record their version:
+        they know no pins, and run pinned tasks as any other. Reads all workers, which are few."""
         serving: Document = {"queues": actor, "$expr": ALIVE}
         if pinned_to is not None:
-            serving["$or"] = [{"applicationVersion": pinned_to}, {"compatibleWith": pinned_to}]
+            serving["$or"] = [{"applicationVersion": {"$in": [pinned_to, None]}}, {"compatibleWith": pinned_to}]
         found = self._current.find(serving, {"applicationVersion": True})
         versions = (document.get("applicationVersion") for document in found)
         return frozenset(version if isinstance(version, str) else None for version in versions)

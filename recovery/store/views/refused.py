@@ -50,7 +50,10 @@ class Refusals:
         self._decisions = committed(database[schema.DECISIONS])
 
     def of_process(self, process_id: str) -> list[Decision]:
-        """Return the tasks of a process that wait for a newer worker. Index `_id`: reads all tasks of the process."""
+        """Return the tasks of a process that wait for a newer worker. Reads all tasks of the process, by the index
+        `_id`, but only while some process has such a task: whoever waits for a result asks every few seconds."""
+        if self._decisions.find_one(schema.WAITS_FOR_NEWER_WORKER, {"_id": True}, hint=INDEX) is None:
+            return []
         of_it: Document = {**record_range(process_id), "refused": {"$exists": True}}
         of_it["state"] = {"$in": schema.BEFORE_CLAIM}
         found = readable(Decision, self._decisions.find(of_it, {"call": False}).hint("_id_"))
