@@ -266,6 +266,21 @@ def compare(world: World, documents: Documents, asked: Asked, size: int) -> None
         assert ranged == wanted, f"{text}, by ranges"
 
 
+@pytest.mark.parametrize("text", ["(state:{} or type:c)", "(type:a* (state:{} or type:c))", "not (not state:{} type:a)"])
+def test_a_plan_for_one_state_is_not_taken_for_another(world: World, text: str) -> None:
+    """MongoDB takes the cached plan of the one for the other, and with it an index that lacks what is asked for."""
+    processes = world.store.database["processes"]
+    states = ("running", "broken", "aborted", "finished")
+    for state in states:
+        one = {"_id": f"p-{state}", "type": "a", "state": state, "args": "[]"}
+        processes.insert_one(one | ({"recoveryTime": NOW} if state == "running" else {}))
+    for first in states:
+        for second in states:
+            for state in (first, first, first, second):
+                found = world.store.search.page(parse(text.format(state), NOW), None, 9)
+                assert found == [f"p-{state}"], (first, state)
+
+
 def test_every_field_is_tried() -> None:
     from recovery.search import FIELDS
 

@@ -136,7 +136,9 @@ class Search:
         """Ids of processes with a record of this source, in order, and whether there are more."""
         bounds = _bounds(after, part)
         own_ids = source.key == "_id"
-        query = {"$and": [{source.key: bounds}, source.filter]} if source.filter else {source.key: bounds}
+        query: Document = {source.key: bounds}
+        if source.filter:
+            query = {"$and": [query, source.filter, *_apart(source.filter)]}
         found = self._told[source.collection].find(query, KEY if own_ids else {source.key: True})
         ids, read = dict[str, None](), 0
         if source.index is not None:
@@ -275,6 +277,30 @@ def _plain(node: Node) -> tuple[Document, bool]:
         case Not(part):
             plain, exact = _plain(part)
             return ({"$nor": [plain]}, True) if exact and plain else (EVERYTHING, False)
+
+
+def _apart(wanted: Document) -> list[Document]:
+    """Return a condition that is always true, to keep the cached plans of filters on different states apart.
+
+    MongoDB takes a cached plan for every query of the same shape, and the values are not part of the shape. Where a
+    state stands below an `$or` or `$nor`, it does not look whether the plan's partial index covers the other value:
+    a plan for what runs then finds nothing of what is broken.
+    """
+    below = [part for name in ("$or", "$nor") for part in wanted.get(name, ())]
+    states = sorted({state for part in below for state in _states_in(part)})
+    inner = [one for part in wanted.get("$and", ()) for one in _apart(part)]
+    return [*([{f"never.{'_'.join(states)}": None}] if states else []), *inner]
+
+
+def _states_in(wanted: Document) -> Iterator[str]:
+    """Yield the states that a filter names, at any depth."""
+    for name, condition in wanted.items():
+        if name == "state":
+            among = condition.get("$in", ()) if isinstance(condition, dict) else [condition]
+            yield from map(str, among)
+        elif name in ("$and", "$or", "$nor"):
+            for part in condition:
+                yield from _states_in(part)
 
 
 def _bounds(after: str | None, part: Range) -> Document:
