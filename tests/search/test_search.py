@@ -266,7 +266,9 @@ def compare(world: World, documents: Documents, asked: Asked, size: int) -> None
         assert ranged == wanted, f"{text}, by ranges"
 
 
-@pytest.mark.parametrize("text", ["(state:{} or type:c)", "(type:a* (state:{} or type:c))", "not (not state:{} type:a)"])
+@pytest.mark.parametrize(
+    "text", ["(state:{} or type:c)", "(type:a* (state:{} or type:c))", "not (not state:{} type:a)"]
+)
 def test_a_plan_for_one_state_is_not_taken_for_another(world: World, text: str) -> None:
     """MongoDB takes the cached plan of the one for the other, and with it an index that lacks what is asked for."""
     processes = world.store.database["processes"]
