@@ -191,6 +191,8 @@ def test_a_task_fails_once_every_live_version_has_refused_it_for_the_grace(versi
     assert only(old, process_id).waits_for_newer_worker, "a worker without a version lives, and refuses nothing"
     old.store.workers.remove(["w-None"])
     refused_again(newest, 31)
+    assert only(old, process_id).waits_for_newer_worker, "that worker was there half a minute ago"
+    refused_again(newest, GRACE)
     process = old.process(process_id)
     assert process.state is ProcessState.BROKEN
     assert process.error is not None

@@ -6,7 +6,7 @@ Guarantees:
     - The function is not called, and neither an attempt nor a retry is counted.
     - The delay grows: 1, 2, 4 … up to MAX_DELAY seconds.
     - The task ends with an error only if every version among the live workers that serve its actor has refused it for
-      `version_grace`.
+      `version_grace`. That time begins anew each time it is over and a version lives that has not refused it.
 
 Metrics: recovery_calls_refused.
 """
@@ -60,6 +60,8 @@ def give_back_or_end(
         live |= through_outage(resources, lambda: serving(actor.name, decision.pinned_to), timeout, decision.id)
         if is_refused_by_all(refused, live, now - grace):
             return _error(actor.name, decision, refused, live, resources.settings.version_grace), False
+        if not live <= {one.version for one in refused.by}:
+            refused = begun_anew(refused, now)
     delay = delay_after(refused.count)
     written = give_back(resources, actor, decision, refused, delay)
     if written:
@@ -106,6 +108,12 @@ def add_refusal(decision: Decision, version: str, why: str, now: datetime) -> Re
 def is_refused_by_all(refused: Refused, versions: frozenset[str | None], since: datetime) -> bool:
     """Return whether each of these versions has refused a task since this moment, or longer."""
     return versions <= {one.version for one in refused.by if one.since <= since}
+
+
+def begun_anew(refused: Refused, now: datetime) -> Refused:
+    """Return refusals that count from now on: a version lives that has not refused the task. If its workers are away
+    for a moment later, the task does not fail for what was refused while they lived."""
+    return refused.evolve(by=tuple(one.evolve(since=now) for one in refused.by))
 
 
 def delay_after(refusals: int) -> float:
