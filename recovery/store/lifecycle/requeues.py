@@ -239,10 +239,11 @@ class Requeues:
         soon_from_now = after(soon * self._message_timeout)
         return self._sooner({"actor": actor, "state": QUEUED}, soon_from_now, "pending", paced=False)
 
-    def hurry_refused(self, actors: Sequence[str]) -> int:
+    def hurry_refused(self, actors: Sequence[str], version: str | None) -> int:
         """delayed because workers refuse them → due now, of these actors: a worker that serves them has registered, and
-        may accept them. Index `refused`."""
+        may accept them, unless one of its version has refused them. Index `refused`."""
         guard: Document = {"actor": {"$in": list(actors)}, "refused": {"$exists": True}, "state": DELAYED}
+        guard["refused.by.version"] = {"$ne": version}
         stages = [{"$set": {"eta": "$$NOW", "recoveryTime": "$$NOW"}}]
         return self._current.update_many({**guard, "$expr": _NOT_PACED}, stages).modified_count
 

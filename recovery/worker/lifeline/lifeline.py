@@ -268,7 +268,7 @@ class Lifeline:
     def _hurry_refused(self) -> None:
         """Once this worker is registered: have tasks queued again that others refuse, because it may accept them."""
         if self._is_new and self.worker.queues:
-            self._own.requeues.hurry_refused(self.worker.queues)
+            self._own.requeues.hurry_refused(self.worker.queues, self.worker.application_version)
         self._is_new = False
 
     def _clock_stepped(self) -> None:
