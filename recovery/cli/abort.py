@@ -67,7 +67,7 @@ def whole_process(resources: Resources, target: str) -> str:
 
 
 def _preview(resources: Resources, process: Process) -> str:
-    """What an abort would do. Raises InputError for a process that can't be aborted."""
+    """Return what an abort would do. Raises InputError for a process that can't be aborted."""
     from recovery.engine.operations.abort import already_finished
     from recovery.plurals import count
     from recovery.records import DecisionState, ProcessState

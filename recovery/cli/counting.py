@@ -27,7 +27,7 @@ def begin(resources: Resources) -> None:
 
 
 def _counted() -> Counted:
-    """What was counted so far. Nothing was before the metrics were imported, which most commands never need."""
+    """Return what was counted so far: nothing, if the metrics were never imported, as in most commands."""
     if not _counts():
         return {}
     from recovery.metrics.carried import counted

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.operation_options import NeededReason, Number, WatchOption
+from recovery.cli.operation_options import NeededReason, Number, WatchOption, print_followed
 from recovery.cli.options import YES, Command, ReasonOption
 from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
     from recovery.engine import Resources
+    from recovery.operations import Progress
     from recovery.records import Operation
 
 APPLY = """Run the plan of an operation as it was shown. A process that has changed since then is left alone.
@@ -108,21 +109,13 @@ def rate(
 
 def _answer(resources: Resources, command: str, operation: Operation, *, json: bool, watch: bool = False) -> None:
     """Print the new state of an operation in one line; with `watch`, follow it first."""
-    from recovery.cli.envelope import print_json
-    from recovery.cli.operation_json import as_dict, sample
     from recovery.cli.operation_lines import answer, rate_answer
     from recovery.cli.output import console
-    from recovery.operations import progress
 
-    if watch:
-        from recovery.cli.operation_watch import follow
+    def show(found: Progress) -> None:
+        console().print(rate_answer(found.operation) if command == "rate" else answer(found))
 
-        operation = follow(resources, operation.id, quiet=json)
-    found = progress(resources, operation)
-    if json:
-        print_json(f"operation {command}", {**as_dict(found), "sample": sample(resources, operation)})
-    else:
-        console().print(rate_answer(operation) if command == "rate" else answer(found))
+    print_followed(resources, command, operation, show, json=json, watch=watch)
 
 
 def _answer_damaged(command: str, number: int, state: str, *, json: bool) -> None:

@@ -80,7 +80,7 @@ def sample(resources: Resources, operation: Operation) -> list[dict[str, Any]]:
 
 
 def result_dict(result: OperationResult) -> dict[str, Any]:
-    """What was found on, and done to, one process."""
+    """Return what was found on one process, and what was done to it."""
     return {
         "process": result.process,
         "type": result.type,

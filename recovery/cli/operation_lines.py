@@ -48,7 +48,7 @@ def progress_line(found: Progress) -> str:
 
 
 def advice(found: Progress) -> Iterator[str]:
-    """What to do with an operation next, or why there is nothing to do."""
+    """Return what to do with an operation next, or why there is nothing to do."""
     from recovery.operations import why_none
 
     operation = found.operation
@@ -64,7 +64,7 @@ def advice(found: Progress) -> Iterator[str]:
 
 
 def plan_text(totals: Totals, of_all: str = "") -> str:
-    """What a plan found; `of_all` is how many processes there are."""
+    """Return what a plan found; `of_all` is how many processes there are."""
     processes = f"{totals.processes:,}{of_all} processes" if of_all else count(totals.processes, "process")
     text = f"{processes} looked at, {totals.found:,} to act on or report"
     if totals.rules:
@@ -75,7 +75,7 @@ def plan_text(totals: Totals, of_all: str = "") -> str:
 
 
 def done_text(totals: Totals, if_none: str = "nothing done yet") -> str:
-    """What became of the processes of a plan."""
+    """Return what became of the processes of a plan."""
     names = {"done": totals.done, "nothing to do": totals.nothing, "changed since": totals.changed}
     names |= {"failed": totals.errors}
     text = ", ".join(f"{number:,} {name}" for name, number in names.items() if number) or if_none

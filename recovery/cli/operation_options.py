@@ -1,4 +1,4 @@
-"""What the commands of `recovery operation` share: arguments, options, and how a whole operation is printed."""
+"""Arguments and options that the commands of `recovery operation` share, and how they print an operation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import typer
 from recovery.cli.completion import complete_operation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from recovery.engine import Resources
+    from recovery.operations import Progress
     from recovery.records import Operation
 
 Number = Annotated[
@@ -24,10 +27,26 @@ WatchOption = Annotated[bool, typer.Option("--watch", help="Follow it.")]
 
 def print_whole(resources: Resources, command: str, operation: Operation, *, json: bool, watch: bool = False) -> None:
     """Print all of an operation and a sample of its processes; with `watch`, follow it first."""
-    from recovery.cli.envelope import print_json
-    from recovery.cli.operation_json import as_dict, sample
     from recovery.cli.operation_view import print_one
     from recovery.cli.output import console
+
+    print_followed(
+        resources, command, operation, lambda found: print_one(console(), resources, found), json=json, watch=watch
+    )
+
+
+def print_followed(
+    resources: Resources,
+    command: str,
+    operation: Operation,
+    show: Callable[[Progress], None],
+    *,
+    json: bool,
+    watch: bool,
+) -> None:
+    """Print an operation by `show`, or as JSON with a sample of its processes; with `watch`, follow it first."""
+    from recovery.cli.envelope import print_json
+    from recovery.cli.operation_json import as_dict, sample
     from recovery.operations import progress
 
     if watch:
@@ -38,4 +57,4 @@ def print_whole(resources: Resources, command: str, operation: Operation, *, jso
     if json:
         print_json(f"operation {command}", {**as_dict(found), "sample": sample(resources, operation)})
     else:
-        print_one(console(), resources, found)
+        show(found)

@@ -20,7 +20,7 @@ WAIT, WAIT_DEFAULT = "--wait", 3600.0
 
 YES = "--yes"
 NOT_YES = frozenset({"--apply", "--force", "--confirm", "-y"})
-"""What other programs, and earlier versions of some commands, call --yes. Refused with its name."""
+"""Other programs, and earlier versions of some commands, call --yes so. The error that refuses one names --yes."""
 YesOption = Annotated[bool, typer.Option(YES, help="Do it. Without --yes the command only shows what it would do.")]
 
 ReasonOption = Annotated[str, typer.Option("--reason", help="Why; kept in the audit log.", show_default=False)]
