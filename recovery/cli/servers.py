@@ -125,7 +125,7 @@ def init(
         store.layout.create()
     except IndexConflict as error:
         raise ServerError(_different(store.layout.different(), error)) from None
-    restored = {name: _of_collection(name, missing) if name in before else [] for name in schema.VALIDATORS}
+    restored = {name: _of_collection(name, missing) if name in before else [] for name in schema.ALL}
     if with_roles:
         store.layout.create_roles()
     selections = [stored.name for stored in rewrite_signed_ages(resources)]

@@ -5,38 +5,45 @@ frozen; a changed copy comes from `evolve()`. `codec` maps them to documents, `v
 results to JSON texts, `ids` makes ids, `states` names the states and says which of them are live.
 """
 
-from recovery.records.codec import as_far_as_readable, field_name, from_document, required, shapes, to_document
-from recovery.records.decision import PINNED, Decision, ErrorInfo, LostAttempt, Outcome, Refused, VersionRefusal
-from recovery.records.failure import Failure
-from recovery.records.interruption import Interruption
-from recovery.records.marker import Clearing, Marker, TypeDisabled, marker_name, split_marker_name
-from recovery.records.operation import (
-    AuditEntry,
-    Operation,
-    OperationFinding,
-    OperationKind,
-    OperationRange,
-    OperationResult,
-    OperationState,
-    Phase,
-    ResultState,
-    Sum,
-    Tally,
-    Totals,
-)
-from recovery.records.order import Mark, Order, OrderKind, mark_of
-from recovery.records.preferences import ActorPreferences, ProcessTypePreferences, Stored, TaskLimit
-from recovery.records.process import Graph, Life, Process
-from recovery.records.record import Record
-from recovery.records.retrying import RetryCycle, RetryOptions, RetryState
-from recovery.records.runs import Census, CensusLine, LeftCounts, Sample, ScannerRun
-from recovery.records.saved_search import SavedSearch
-from recovery.records.schedule import Schedule
-from recovery.records.states import LIVE_DECISIONS, DecisionState, ProcessState
-from recovery.records.task import Call, Child, Task
-from recovery.records.trace import Trace
-from recovery.records.values import Encoded, Promise
-from recovery.records.worker import FailingSlots, FreedSlots, HungSlot, QueueStatistics, Worker, is_same_deadline
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from recovery.exports import exported
+
+if TYPE_CHECKING:
+    from recovery.records.codec import as_far_as_readable, field_name, from_document, required, shapes_of, to_document
+    from recovery.records.decision import PINNED, Decision, ErrorInfo, LostAttempt, Outcome, Refused, VersionRefusal
+    from recovery.records.failure import Failure
+    from recovery.records.interruption import Interruption
+    from recovery.records.marker import Clearing, Marker, TypeDisabled, marker_name, split_marker_name
+    from recovery.records.operation import (
+        AuditEntry,
+        Operation,
+        OperationFinding,
+        OperationKind,
+        OperationRange,
+        OperationResult,
+        OperationState,
+        Phase,
+        ResultState,
+        Sum,
+        Tally,
+        Totals,
+    )
+    from recovery.records.order import Mark, Order, OrderKind, mark_of
+    from recovery.records.preferences import ActorPreferences, ProcessTypePreferences, Stored, TaskLimit
+    from recovery.records.process import Graph, Life, Process
+    from recovery.records.record import Record
+    from recovery.records.retrying import RetryCycle, RetryOptions, RetryState
+    from recovery.records.runs import Census, CensusLine, LeftCounts, Sample, ScannerRun
+    from recovery.records.saved_search import SavedSearch
+    from recovery.records.schedule import Schedule
+    from recovery.records.states import LIVE_DECISIONS, DecisionState, ProcessState
+    from recovery.records.task import Call, Child, Task
+    from recovery.records.trace import Trace
+    from recovery.records.values import Encoded, Promise
+    from recovery.records.worker import FailingSlots, FreedSlots, HungSlot, QueueStatistics, Worker, is_same_deadline
 
 __all__ = [
     "LIVE_DECISIONS",
@@ -105,7 +112,35 @@ __all__ = [
     "mark_of",
     "marker_name",
     "required",
-    "shapes",
+    "shapes_of",
     "split_marker_name",
     "to_document",
 ]
+
+__getattr__ = exported(
+    __name__,
+    {
+        "codec": "as_far_as_readable field_name from_document required shapes_of to_document",
+        "decision": "PINNED Decision ErrorInfo LostAttempt Outcome Refused VersionRefusal",
+        "failure": "Failure",
+        "interruption": "Interruption",
+        "marker": "Clearing Marker TypeDisabled marker_name split_marker_name",
+        "operation": (
+            "AuditEntry Operation OperationFinding OperationKind OperationRange OperationResult OperationState "
+            "Phase ResultState Sum Tally Totals"
+        ),
+        "order": "Mark Order OrderKind mark_of",
+        "preferences": "ActorPreferences ProcessTypePreferences Stored TaskLimit",
+        "process": "Graph Life Process",
+        "record": "Record",
+        "retrying": "RetryCycle RetryOptions RetryState",
+        "runs": "Census CensusLine LeftCounts Sample ScannerRun",
+        "saved_search": "SavedSearch",
+        "schedule": "Schedule",
+        "states": "LIVE_DECISIONS DecisionState ProcessState",
+        "task": "Call Child Task",
+        "trace": "Trace",
+        "values": "Encoded Promise",
+        "worker": "FailingSlots FreedSlots HungSlot QueueStatistics Worker is_same_deadline",
+    },
+)

@@ -17,9 +17,6 @@ from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
 from recovery.errors import DamagedRecord
-from recovery.records.decision import Decision
-from recovery.records.operation import Operation, OperationRange, OperationResult
-from recovery.records.process import Graph, Process
 from recovery.records.record import Record
 from recovery.records.shapes import Shape, Wrong, kind_of, shape_of
 from recovery.records.trace import Trace, trace_of
@@ -28,22 +25,6 @@ R = TypeVar("R", bound=Record)
 Decoder = Callable[[Any], Any]
 
 _RENAMED = {"id": "_id", "pass_key": "pass"}
-_KEPT_WHEN_EMPTY = {
-    *((Graph, name) for name in ("not_finished", "links", "finished", "failed")),
-    (Operation, "cuts"),  # one range has none, and is planned
-    (Operation, "sums"),  # nothing was found, and it was asked
-}
-# Always written, so a record without one of them is damaged. Their defaults would contradict what updates compare: a
-# process without an epoch would be read as of epoch 0, and no update of epoch 0 would ever match it.
-_ALWAYS: Mapping[Any, frozenset[str]] = {
-    Decision: frozenset({"state", "epoch"}),
-    Process: frozenset({"state", "epoch"}),
-    Graph: frozenset({"epoch", "version", "not_finished", "links", "finished", "failed"}),
-    # An empty selection is every process, and the first phase begins anew.
-    Operation: frozenset({"selection", "state", "phase"}),
-    OperationRange: frozenset({"state"}),
-    OperationResult: frozenset({"state", "before"}),
-}
 _PLAIN = frozenset({str, int, float, bool, datetime, dict})
 """Types of what stands in a document as it stands in a record: most of it."""
 
@@ -62,7 +43,7 @@ def to_document(record: Record) -> dict[str, Any]:
     cls: Any = type(record)
     for name, key in _names(cls):
         value = getattr(record, name)
-        if value is None or (not value and value in ((), {}) and (cls, name) not in _KEPT_WHEN_EMPTY):
+        if value is None or (not value and value in ((), {}) and name not in cls.KEPT_WHEN_EMPTY):
             continue
         document[key] = value if type(value) in _PLAIN else _encode(value)
     return document
@@ -112,7 +93,7 @@ def _made(cls: Any, values: dict[str, Any]) -> Any:
     return made
 
 
-def shapes(cls: type[Record]) -> Mapping[str, Shape]:
+def shapes_of(cls: type[Record]) -> Mapping[str, Shape]:
     """{document's field: what may stand in it}."""
     kind: Any = cls
     return {key: _shapes(kind)[name] for name, key in _names(kind)}
@@ -130,7 +111,7 @@ def _required(cls: Any) -> frozenset[str]:
     return frozenset(
         field.name
         for field in dataclasses.fields(cls)
-        if field.name in _ALWAYS.get(cls, ())
+        if field.name in cls.ALWAYS_WRITTEN
         or (field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING)
     )
 
@@ -194,4 +175,4 @@ def _nested(cls: Any) -> Shape:
         except DamagedRecord:
             raise Wrong("; ".join(f"its {key} is {what}" for key, what in _wrongs(cls, value))) from None
 
-    return Shape(None, decode, ("object",), parts=shapes(cls), required=required(cls))
+    return Shape(None, decode, ("object",), parts=shapes_of(cls), required=required(cls))

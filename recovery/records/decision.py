@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import ClassVar
 
 from recovery.records import ids
 from recovery.records.names import ActorName
@@ -94,6 +95,8 @@ class Refused(Record):
 @dataclass(frozen=True, kw_only=True)
 class Decision(OfTask):
     """How far a task is, and what came of it."""
+
+    ALWAYS_WRITTEN: ClassVar = frozenset({"state", "epoch"})
 
     id: str
     actor: ActorName

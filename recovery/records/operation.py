@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import ClassVar
 
 from recovery.records.record import Record
 
@@ -139,6 +140,11 @@ class Operation(Record):
     limiter's `free_at` is moved without.
     """
 
+    # An empty selection is every process, and the first phase begins anew.
+    ALWAYS_WRITTEN: ClassVar = frozenset({"selection", "state", "phase"})
+    # One range has no cuts, and is planned; nothing was found, and it was asked.
+    KEPT_WHEN_EMPTY: ClassVar = frozenset({"cuts", "sums"})
+
     id: int
     kind: OperationKind
     selection: str = ""
@@ -250,6 +256,8 @@ class OperationRange(Record):
     no process is counted twice, whoever was cut off where.
     """
 
+    ALWAYS_WRITTEN: ClassVar = frozenset({"state"})
+
     id: str
     operation: int
     phase: Phase
@@ -297,6 +305,8 @@ class Tally(Record):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationResult(Record):
     """What an operation found and did to one process. `id` is `N/P`."""
+
+    ALWAYS_WRITTEN: ClassVar = frozenset({"state", "before"})
 
     id: str
     operation: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import ClassVar, Literal
 
 from recovery.records import ids
 from recovery.records.decision import ErrorInfo
@@ -35,6 +35,8 @@ class Life(Record):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process(Record):
     """A run of a process type."""
+
+    ALWAYS_WRITTEN: ClassVar = frozenset({"state", "epoch"})
 
     id: str
     type: ActorName
@@ -123,6 +125,9 @@ class Process(Record):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph(Record):
     """What of a process is open. `failed` tasks ended with an error: who waits for them goes on waiting."""
+
+    ALWAYS_WRITTEN: ClassVar = frozenset({"epoch", "version", "not_finished", "links", "finished", "failed"})
+    KEPT_WHEN_EMPTY: ClassVar = frozenset({"not_finished", "links", "finished", "failed"})
 
     id: str
     epoch: ids.Epoch = 0

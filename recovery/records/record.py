@@ -8,7 +8,7 @@ expression. A promise inside one is written `{"$promise": task id}`; see `values
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from recovery.records import ids
 
@@ -17,6 +17,12 @@ class Record:
     """Base of the records: frozen; a changed copy is made by `evolve`."""
 
     __slots__ = ()
+
+    ALWAYS_WRITTEN: ClassVar[frozenset[str]] = frozenset()
+    """Fields without which a record is damaged although they have defaults, since these would contradict what updates
+    compare: a process without an epoch would be read as of epoch 0, and no update of epoch 0 would ever match it."""
+    KEPT_WHEN_EMPTY: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are written though nothing is in them."""
 
     def evolve(self, **changes: Any) -> Self:
         """A copy with these fields changed."""

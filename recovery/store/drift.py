@@ -7,7 +7,7 @@ from typing import Any
 
 from pymongo.database import Database
 
-from recovery.store import schema
+from recovery.store import creation
 from recovery.store.client import Document
 
 
@@ -17,12 +17,12 @@ def different(database: Database[Document]) -> dict[str, str]:
     An index of somebody else is among them if it has MongoDB remove records after a time.
     """
     found: dict[str, str] = {}
-    for name, held in schema.indexes(database).items():
-        for keys, options in schema.INDEXES.get(name, []):
+    for name, held in creation.indexes(database).items():
+        for keys, options in creation.INDEXES.get(name, []):
             index = options["name"]
             if index in held and not _is_as(held[index], keys, options):
                 found[f"{name}.{index}"] = f"db.{name}.dropIndex({index!r})"
-        ours = {options["name"] for _, options in schema.INDEXES.get(name, [])}
+        ours = {options["name"] for _, options in creation.INDEXES.get(name, [])}
         for index, options in held.items():
             if "expireAfterSeconds" in options and index not in ours:
                 found[f"{name}.{index}"] = f"db.{name}.dropIndex({index!r})"

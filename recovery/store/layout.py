@@ -6,7 +6,7 @@ import logging
 
 from pymongo.database import Database
 
-from recovery.store import drift, roles, schema
+from recovery.store import creation, drift, roles
 from recovery.store.client import Document
 from recovery.store.driver_errors import translated
 from recovery.store.operations import orders
@@ -22,12 +22,12 @@ class Layout:
         self._database = database
 
     def create(self) -> None:
-        """Create what is missing, leave what is there: see `schema.create`. Raises ServerRefused, IndexConflict."""
-        schema.create(self._database, self._adopt)
+        """Create what is missing, leave what is there: see `creation.create`. Raises ServerRefused, IndexConflict."""
+        creation.create(self._database, self._adopt)
 
     def missing(self) -> list[str]:
         """What `create` makes again, or brings up to date, each in a few words. Reads metadata only."""
-        return schema.missing(self._database)
+        return creation.missing(self._database)
 
     def different(self) -> dict[str, str]:
         """{index that is there but not as it should be: the command that drops it}: only then can it be made again."""
@@ -35,7 +35,7 @@ class Layout:
 
     def has_graphs(self) -> bool:
         """Whether the collection of graphs is there: one round trip, for what can't afford `create` each time."""
-        return schema.has_graphs(self._database)
+        return creation.has_graphs(self._database)
 
     def create_roles(self) -> None:
         """Make the roles of MongoDB's users, or bring them up to date: for an administrator of its users."""

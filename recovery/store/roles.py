@@ -39,7 +39,7 @@ def _rights(*parts: tuple[Iterable[str], str]) -> Rights:
     return found
 
 
-_LOOK = (([""], "listCollections"), (schema.VALIDATORS, "find listIndexes collStats"))
+_LOOK = (([""], "listCollections"), (schema.ALL, "find listIndexes collStats"))
 _REPAIR = (
     # Tasks that are done again schedule theirs anew; and what is over is collected.
     (_RECORDS, "insert remove"),
@@ -78,7 +78,7 @@ ROLES: Mapping[str, Rights] = {
         ((schema.ACTORS,), "insert"),  # an upsert: an actor that was not to be forgotten is put back
         ((schema.ACTORS, schema.QUEUES, schema.SCHEDULES), "remove"),
         ((schema.WORKERS,), "update"),  # what they told of a queue that is forgotten
-        (schema.VALIDATORS, "createCollection createIndex collMod"),
+        (schema.ALL, "createCollection createIndex collMod"),
     ),
 }
 

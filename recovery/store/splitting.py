@@ -16,7 +16,6 @@ from pymongo.collection import Collection
 from pymongo.errors import OperationFailure
 
 from recovery.errors import DamagedRecord
-from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.driver_errors import is_denied, is_index_missing, refusal
 from recovery.store.expressions import OVERDUE, after
@@ -99,5 +98,7 @@ def postpone(collection: Collection[Document], key: Any, *, missing: bool = Fals
 
 def tell_unwritten(collection: Collection[Document], key: str, error: OperationFailure) -> None:
     """Say, now and then, that a record can't be written, and why."""
-    kind = schema.KINDS[collection.name].__name__
+    from recovery.store.creation import KINDS  # only where a record is refused
+
+    kind = KINDS[collection.name].__name__
     tell(DamagedRecord(key, f"{kind} {key}: can't be changed: {' '.join(refusal(error).split())}"[:500], (), kind))

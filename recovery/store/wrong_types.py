@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator
 
-from recovery.records import Record, required, shapes
+from recovery.records import Record, required, shapes_of
 from recovery.records.shapes import NUMBERS, Shape
 from recovery.store.client import Document
 
@@ -30,7 +30,7 @@ def wrong_types(cls: type[Record], *, entries: bool = True, known: Collection[st
     Of the fields that are `known` nothing is asked: whoever read them has seen.
     """
     found: list[Document] = []
-    for key, shape in shapes(cls).items():
+    for key, shape in shapes_of(cls).items():
         if key not in known:
             found += _wrong(key, shape, entries=entries)
     if not entries:

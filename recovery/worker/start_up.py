@@ -18,6 +18,8 @@ from recovery.store.parts import load_all
 START_TIMEOUT = 60.0
 """Seconds. Long enough for a failover and for a server that reads its journal; by then somebody has to be told, and who
 runs workers starts them again."""
+COLLECT_AFTER = 10_000
+"""New objects between two collections of garbage."""
 PAUSE = 1.0
 TURN = 0.001
 """Seconds."""
@@ -32,11 +34,13 @@ def wait_for_servers(step: Callable[[], None], seconds: float = START_TIMEOUT) -
 
 def keep_what_is_imported() -> None:
     """Have the garbage collector look no more at what is there by now, which stays: a sixth of what a scanner takes of
-    a CPU. And a pool's processes share those pages with their parent, where a look at them would copy them."""
+    a CPU. And a pool's processes share those pages with their parent, where a look at them would copy them. What comes
+    from now on is looked at more often than in a command, which ends soon."""
     for owner in (Store, Queueing):
         load_all(owner)
     gc.collect()
     gc.freeze()
+    gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
 
 
 def take_short_turns() -> None:

@@ -37,7 +37,7 @@ from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner
 from recovery.scan.lookout import Lookout
 from recovery.search import parse
 from recovery.stack import Stack
-from recovery.store import Queued, Store, schema
+from recovery.store import Queued, Store, creation, schema
 from recovery.sweep.session import spark
 from tests.bench import apps, workers
 from tests.bench.requeue import LONG_AGO
@@ -125,7 +125,7 @@ def _bound(work: Callable[[Place], float], place: Place) -> Callable[[], float]:
 
 def fill(settings: Settings, processes: int) -> list[str]:
     """So many processes, with their messages; a sample of their ids."""
-    schema.create(database_of(Store(settings)))
+    creation.create(database_of(Store(settings)))
     share = -(-processes // WRITERS)
     shares = [min(share, processes - place * share) for place in range(WRITERS)]
     with ProcessPoolExecutor(WRITERS, mp_context=get_context("spawn")) as pool:

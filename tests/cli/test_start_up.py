@@ -24,6 +24,7 @@ NOT_NEEDED = (
     *("recovery.sweep", "recovery.drill", "recovery.worker", "recovery.stack", "recovery.health.doctor"),
 )
 """Modules, with all that is below them, that no command needs to look something up."""
+RECORDS = ("recovery.records.operation", "recovery.records.schedule", "recovery.store.creation")
 OF_REDIS = ("redis", "opentelemetry", "recovery.queue")
 
 CTRL_C = """
@@ -58,10 +59,10 @@ def imported(line: list[str], env: dict[str, str]) -> set[str]:
 @pytest.mark.parametrize(
     ("line", "not_needed"),
     [
-        (["status"], NOT_NEEDED),
+        (["status"], (*NOT_NEEDED, *RECORDS)),
         (["find", "state:running"], (*NOT_NEEDED, *OF_REDIS)),
         (["list"], (*NOT_NEEDED, *OF_REDIS, "lark", "recovery.retry")),
-        (["show", "none"], (*NOT_NEEDED, *OF_REDIS, "lark")),
+        (["show", "none"], (*NOT_NEEDED, *RECORDS, *OF_REDIS, "lark")),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )

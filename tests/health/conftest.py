@@ -14,7 +14,7 @@ from recovery.health.scanners import SCANNERS as SCANNER_NAMES
 from recovery.records import ScannerRun, Worker
 from recovery.settings import Settings
 from recovery.stack.valkey import Valkey
-from recovery.store import Store, schema
+from recovery.store import Store, creation
 from tests.documents import database_of
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
@@ -30,7 +30,7 @@ def world(emptied: Settings) -> World:
 @pytest.fixture
 def own_world(settings: Settings) -> World:
     """The same on a database of its own, whose indexes may be dropped."""
-    schema.create(database_of(Store(settings)))
+    creation.create(database_of(Store(settings)))
     return well(settings)
 
 

@@ -12,7 +12,7 @@ from recovery.operations import advance, commands, hold, pages, work
 from recovery.operations.kinds import base, check, kind_of
 from recovery.records import OperationState, ProcessState, ResultState
 from recovery.settings import Settings
-from recovery.store import schema
+from recovery.store import creation
 from tests.faults import Died, Fault, Kind, Plan, installed, under
 from tests.operations.ordering import Ordering, adds_up
 from tests.waiting import wait_until
@@ -68,7 +68,7 @@ def prepared(world: Ordering, kind: str) -> list[str]:
 
 def cut_off_at(world: Ordering, kind: str, fault: Fault) -> bool:
     """One operation, whose first worker meets this fault; whether it came to it."""
-    for name in schema.VALIDATORS:
+    for name in creation.VALIDATORS:
         world.store.database[name].delete_many({})
     world.redis.flushdb()
     started = prepared(world, kind)

@@ -23,7 +23,7 @@ from recovery.records import ErrorInfo, OrderKind, Process, ProcessState, mark_o
 from recovery.records.ids import new_pass
 from recovery.rules import Rule
 from recovery.settings import Settings
-from recovery.store import schema
+from recovery.store import creation, schema
 from recovery.store.operations.orders import Orders
 from tests.documents import database_of
 from tests.emptied import emptied as emptied
@@ -252,4 +252,4 @@ def test_what_was_marked_before_there_were_orders_is_carried_out(world: World, c
     assert world.store.processes.get(removed.id) is None
     assert world.bring_to_end(again.id).epoch == 1
     assert world.process(other.id) == other
-    assert schema.ORDERS in schema.VALIDATORS
+    assert schema.ORDERS in creation.VALIDATORS

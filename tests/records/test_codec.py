@@ -28,7 +28,7 @@ from recovery.records import (
     field_name,
     from_document,
     required,
-    shapes,
+    shapes_of,
     to_document,
 )
 from recovery.records.ids import Epoch
@@ -175,7 +175,7 @@ def record_with_parts() -> tuple[Any, Any]:
 
 def test_a_document_has_shapes_and_required_fields() -> None:
     _, whole = record_with_parts()
-    found = shapes(whole)
+    found = shapes_of(whole)
     assert list(found) == ["_id", "firstPart", "parts", "trace"]
     assert required(whole) == ("_id",)
     part = found["firstPart"]

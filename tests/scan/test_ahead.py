@@ -19,7 +19,7 @@ from recovery.scan.ahead import NOT_KNOWN, Judge, ReadAhead
 from recovery.scan.scanner import Page
 from recovery.settings import Settings
 from recovery.stack.ports import HOST, free_port
-from recovery.store import schema
+from recovery.store import creation
 from recovery.store.lifecycle.decision_queries import ALL, Share, is_within
 from recovery.store.reading import Read
 from tests.emptied import emptied as emptied
@@ -33,7 +33,7 @@ SIZE = 3
 @pytest.fixture
 def resources(emptied: Settings) -> Resources:
     made = Resources.connect(emptied)
-    schema.create(made.store.database)
+    creation.create(made.store.database)
     return made
 
 

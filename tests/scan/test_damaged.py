@@ -13,7 +13,7 @@ from recovery.records.ids import child_task_id, record_id
 from recovery.rules import Rule
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner
 from recovery.seldom import Seldom
-from recovery.store import reading, schema
+from recovery.store import creation, reading
 from tests.queues import polled_and_empty
 from tests.store.writing import put
 from tests.world import World
@@ -100,7 +100,9 @@ def test_one_that_can_not_be_written_hides_no_lost_message(
     try:
         result = DecisionScanner(world.app.resources, world.app.applier).run_once()
     finally:
-        database.command("collMod", "decisions", validator=schema.VALIDATORS["decisions"], validationLevel=schema.LEVEL)
+        database.command(
+            "collMod", "decisions", validator=creation.VALIDATORS["decisions"], validationLevel=creation.LEVEL
+        )
     assert (result.error, result.repaired) == (None, {Rule.MESSAGE_LOST: len(sound) + 1})
     assert world.redis.llen("add") == len(sound) + 1
     for key in (refused, large):

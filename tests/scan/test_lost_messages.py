@@ -18,7 +18,7 @@ from recovery.scan import lost_messages
 from recovery.scan.lost_messages import LostMessages
 from recovery.settings import Settings
 from recovery.stack.ports import HOST, free_port
-from recovery.store import Store, schema
+from recovery.store import Store, creation
 from recovery.store.lifecycle.decision_queries import ALL, Share
 from recovery.store.lifecycle.queues import Queues
 from tests.emptied import emptied as emptied
@@ -47,7 +47,7 @@ def noted(resources: Resources) -> None:
 @pytest.fixture
 def resources(emptied: Settings) -> Resources:
     made = Resources.connect(emptied)
-    schema.create(made.store.database)
+    creation.create(made.store.database)
     noted(made)
     return made
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from recovery.store import Store, schema
+from recovery.store import Store, creation, schema
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 
@@ -18,7 +18,7 @@ LOOKED_AT = (schema.DECISIONS, schema.GRAPHS, schema.PROCESSES, schema.SCHEDULES
 @pytest.fixture
 def store(emptied: Any) -> Store:
     store = Store(emptied)
-    schema.create(store.database)
+    creation.create(store.database)
     return store
 
 

@@ -13,7 +13,7 @@ from pymongo.errors import OperationFailure
 from recovery.errors import StoreError
 from recovery.records import Decision, DecisionState, ErrorInfo, Graph, Outcome, Process, ProcessState
 from recovery.seldom import Seldom
-from recovery.store import Store, reading, schema
+from recovery.store import Store, creation, reading
 from recovery.store.splitting import POSTPONED
 from tests.store.writing import put
 
@@ -75,8 +75,8 @@ def stricter(store: Store) -> Iterator[Callable[[str], None]]:
         store.database.command("collMod", collection, validator={"odd": {"$ne": True}}, validationLevel="strict")
 
     yield change
-    for name, validator in schema.VALIDATORS.items():
-        store.database.command("collMod", name, validator=validator, validationLevel=schema.LEVEL)
+    for name, validator in creation.VALIDATORS.items():
+        store.database.command("collMod", name, validator=validator, validationLevel=creation.LEVEL)
 
 
 def fill(store: Store, collection: str, changes: dict[str, Any]) -> list[str]:

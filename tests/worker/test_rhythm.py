@@ -13,7 +13,7 @@ import pytest
 from celery import Celery
 
 from recovery.settings import Settings
-from recovery.store import schema
+from recovery.store import creation
 from recovery.worker.identity import identify
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.lifeline.rhythm import FEWEST, LATE, Rhythm
@@ -125,7 +125,7 @@ def test_as_long_as_the_clock_is_not_known_it_beats_every_interval() -> None:
 @pytest.mark.thorough
 def test_lifelines_come_together(settings: Settings) -> None:
     world = World(settings, heartbeat_interval=0.8, heartbeat_timeout=4.0)
-    schema.create(world.store.database)
+    creation.create(world.store.database)
     celery = SimpleNamespace(app=Celery(set_as_current=False))
     lines = [
         Lifeline(world.app, identify(f"w{number}", ()), QueueConsumption(celery, ()), Polls()) for number in range(4)

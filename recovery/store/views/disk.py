@@ -85,7 +85,7 @@ class Disk:
     """Asks all collections, as a majority has them."""
 
     def __init__(self, database: Database[Document]) -> None:
-        self._told = {name: committed(database[name]) for name in schema.VALIDATORS}
+        self._told = {name: committed(database[name]) for name in schema.ALL}
 
     def use(self, sample: int) -> DiskUse:
         """By all processes if they have few records, else by about so many: one round trip for each, and four for a

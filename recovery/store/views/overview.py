@@ -198,7 +198,7 @@ class Overview:
     def collections(self) -> dict[str, int]:
         """{collection: about how many records}, of those that are there."""
         names = set(self._database.list_collection_names())
-        return {name: self._told(name).estimated_document_count() for name in schema.VALIDATORS if name in names}
+        return {name: self._told(name).estimated_document_count() for name in schema.ALL if name in names}
 
 
 def _count_pending(collection: Collection[Document], state: DecisionState) -> int:

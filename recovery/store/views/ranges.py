@@ -18,7 +18,7 @@ from pymongo.database import Database
 
 from recovery.records import Decision
 from recovery.records.ids import split_record_id
-from recovery.store import schema
+from recovery.store import creation, schema
 from recovery.store.batches import batches
 from recovery.store.briefs import DECISION_FIELDS, decision_of
 from recovery.store.client import Document
@@ -188,7 +188,7 @@ class Ranges:
             yield from self._damaged(name, {"_id": {"$in": list(process_ids)}}, BRIEF[name])
 
     def _damaged(self, name: str, among: Document, known: Many[str] = ()) -> Iterator[str]:
-        wrong = {**among, "$or": [*wrong_types(schema.KINDS[name], known=known), *_ODD.get(name, ())]}
+        wrong = {**among, "$or": [*wrong_types(creation.KINDS[name], known=known), *_ODD.get(name, ())]}
         for document in self._told(name).find(wrong, KEY).hint("_id_"):
             yield split_record_id(document["_id"])[0]
 

@@ -63,7 +63,7 @@ class Search:
     """Searches, as a majority has what they find."""
 
     def __init__(self, database: Database[Document]) -> None:
-        self._told = {name: committed(database[name]) for name in schema.VALIDATORS}
+        self._told = {name: committed(database[name]) for name in schema.ALL}
 
     def page(self, query: Query, after: str | None, limit: int, part: Range | None = None) -> list[str]:
         """Up to `limit` ids of processes that match, in order, after this one; of a range, if one is given. As a
