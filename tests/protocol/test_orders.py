@@ -211,7 +211,7 @@ CUTS: dict[str, tuple[Any, str, int]] = {
     "before anything is ordered": (Orders, "give", 0),
     "with an order that no process names": (Collection, "update_one", 0),
     "with one of two ordered": (Orders, "give", 1),
-    "with all ordered": (schema, "_change_validator", 0),
+    "with all ordered": (creation, "_change_validator", 0),
 }
 """{where whoever makes the collection is killed: whose method it is then about to call, and for which time, from 0}."""
 
