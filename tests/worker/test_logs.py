@@ -15,6 +15,9 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
+from celery import Celery
+from celery.app import trace
+from celery.exceptions import Reject
 
 from recovery import LogContext, Recovery, Settings
 from recovery.engine import Slot
@@ -22,7 +25,7 @@ from recovery.queue import broker
 from recovery.scan import DecisionScanner
 from recovery.stack import Child, Mongod, Stack, Valkey
 from recovery.stack.ports import HOST
-from recovery.worker.logs import _AlsoOfOutage
+from recovery.worker.logs import _AlsoOfOutage, _SingleTasks
 from recovery.worker.messages.outage import Outage
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
@@ -169,26 +172,22 @@ def test_a_task_is_logged_only_if_it_fails_and_with_its_stack_in_lines(stack: St
     assert "\\n" not in log[log.index(" ready.") :]
 
 
-@pytest.mark.cluster
-def test_a_message_of_a_blocked_actor_is_given_back_without_a_stack(stack: Stack, settings: Settings) -> None:
-    """It was taken before the worker's parent process knew, which here asks once a second."""
-    rare = settings.model_copy(update={"heartbeat_interval": 1.0, "heartbeat_timeout": 5.0}).environment()
-    worker = stack.start_worker(f"{telling.__name__}:app", concurrency=1, log_level="debug", env=rare)
-    app = Recovery(settings)
-    app.actors = telling.app.actors
-    actors = app.resources.store.actors
+def test_a_message_of_a_blocked_actor_is_given_back_without_a_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Celery logs it in a slot that knows of the block before the worker's parent process."""
+    lines: list[str] = []
+    kept = logging.Handler()
+    kept.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    monkeypatch.setattr(kept, "emit", lambda record: lines.append(kept.format(record)))
+    monkeypatch.setattr(trace.logger, "handlers", [kept])
+    monkeypatch.setattr(trace.logger, "filters", [_SingleTasks()])
+    monkeypatch.setattr(trace.logger, "level", logging.DEBUG)
 
-    def is_given_back() -> bool:
-        actors.unblock("story")
-        app.result(app.start("story"), timeout=60)
-        assert actors.block("story")
-        app.start("story")
-        return says(worker, "story is blocked", 1)
+    @Celery(set_as_current=False).task(name="story")
+    def story() -> None:
+        raise Reject("story is blocked", requeue=True)
 
-    wait_until(is_given_back, 30, "a message of the blocked actor")
-    log = worker.log.read_text()
-    (line, *_) = (line for line in log.splitlines() if "story is blocked" in line)
-    assert "DEBUG/" in line and "Traceback" not in log
+    story.apply(task_id="p/start")
+    assert lines == ["DEBUG Task story[p/start] reject requeue=True: story is blocked"]
 
 
 @pytest.mark.cluster
