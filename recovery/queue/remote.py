@@ -28,6 +28,10 @@ LIVES = "recovery_lives"
 """The control command that a worker answers with the name of its database. Other workers at the same Redis, of another
 cluster or product, do not, or with another name."""
 
+_AT_ONCE = {"max_retries": 1, "interval_start": 0.0, "interval_step": 0.0}
+"""kombu's options of a connection: made again once, at once. By its own it would be tried for six seconds, which a
+`recovery doctor` that asks about an outage of Redis would take longer."""
+
 TELL_TIMEOUT = 2.0
 """Seconds that it may take; an operator's command waits for it."""
 
@@ -72,6 +76,7 @@ def _control(url: str) -> Iterator[tuple[Control, Any]]:
     since. kombu's errors are raised as ours."""
     with OwnCelery(set_as_current=False) as app:
         app.conf.update(celery_settings(url))
+        app.conf.broker_transport_options = {**app.conf.broker_transport_options, **_AT_ONCE}
         app.control.mailbox.producer_pool = None
         try:
             with app.connection() as connection:

@@ -242,6 +242,14 @@ def test_a_change_of_settings_is_told_to_all_or_not_at_all(emptied: Settings, ca
     assert "with their next heartbeats" in caplog.text
 
 
+def test_who_asks_workers_learns_at_once_that_redis_is_away() -> None:
+    """kombu would try for six seconds; the doctor asks in an outage."""
+    began = time.monotonic()
+    with pytest.raises(BrokerError):
+        Broker(f"redis://127.0.0.1:{free_port()}/0").workers_answering("any", 5.0)
+    assert time.monotonic() - began < 2.0
+
+
 def test_what_is_no_queue_has_no_messages_and_hides_no_others(emptied: Settings) -> None:
     broker = Broker(emptied.broker_url)
     broker.push(batch(3))
