@@ -209,7 +209,7 @@ def test_an_outage_is_logged_once_and_so_is_its_end(stack: Stack, settings: Sett
         ):
             server.kill()
             wait_until(partial(logged, worker, away, expected.count(away) + 1), 30, "its end in the log")
-            wait_for_tries(server.port, 3)
+            wait_for_tries(server.port, 2)
             server.start()
             wait_until(partial(logged, worker, back, expected.count(back) + 1), 60, "its return in the log")
             expected += [away, back]
