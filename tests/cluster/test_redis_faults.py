@@ -32,6 +32,7 @@ def test_valkey_is_killed(storm: Storm, valkey: Valkey, keeps: bool) -> None:
         storm.start(1)  # its message can't be pushed
         all_say(workers, " is away (", times)
         valkey.start()
+        all_say(workers, "Redis is back, after", times)
     storm.check()
 
 

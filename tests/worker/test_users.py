@@ -105,7 +105,9 @@ def test_each_part_has_all_that_it_needs(guarded: Valkey, stack: Stack, settings
     ]
     with ThreadPoolExecutor() as pool:
         done = list(pool.map(lambda command: recovery(*command.split(), env=env("operator")), commands))
-    assert not any(one.returncode for one in done), "\n".join(one.stdout + one.stderr for one in done if one.returncode)
+    told = "\n".join(one.stdout + one.stderr for one in done if one.returncode)
+    warned, *others = [one.returncode for one in done]
+    assert warned <= 1 and not any(others), told  # of what is broken, or blocked just then
     ping = [
         str(Path(sys.executable).with_name("celery")),
         "-A",
