@@ -11,15 +11,18 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
+from threading import Thread
 from typing import Any
 
 from bson import decode, decode_all
 from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 from pymongo.collection import Collection
+from pymongo.database import Database
 from pymongo.errors import AutoReconnect, PyMongoError
 
 from recovery.store.client import Document
+from recovery.threads import try_start
 
 RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
 _ARRAY = 4
@@ -45,9 +48,15 @@ def raw_pages(collection: Collection[Any], find: Document, size: int) -> Iterato
                 yield page
         except GeneratorExit:  # nobody wants the rest
             if cursor:
-                with suppress(PyMongoError):
-                    database.command({"killCursors": name, "cursors": [cursor]}, session=session)
+                try_start(Thread(target=_kill, args=(database, name, cursor), name="kill cursor", daemon=True))
             raise
+
+
+def _kill(database: Database[Any], name: str, cursor: int) -> None:
+    """In a thread of its own: the garbage collector, which ends a generator that was dropped, may run within pymongo,
+    whose locks its thread holds."""
+    with suppress(PyMongoError):
+        database.command({"killCursors": name, "cursors": [cursor]})
 
 
 def decoded(documents: bytes, options: CodecOptions[Document]) -> list[Document]:

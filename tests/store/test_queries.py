@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,7 @@ import pytest
 from recovery.settings import load
 from recovery.stack import Stack
 from recovery.store import Store, creation
+from recovery.store.raw_pages import raw_pages
 
 OTHERS = 20_000
 ODD = 7
@@ -118,3 +120,22 @@ def test_the_index_of_deadlines_holds_only_what_is_live(store: Store, collection
     examined = found.explain()["executionStats"]["totalKeysExamined"]
     assert examined == store.database[collection].count_documents({"recoveryTime": {"$type": "date"}})
     assert examined < OTHERS * 0.7
+
+
+@pytest.mark.parametrize("pages", ["overdue", "raw"])
+def test_pages_that_are_dropped_half_way_wait_for_no_lock_of_the_driver(store: Store, pages: str) -> None:
+    """The garbage collector, which drops them, may run while pymongo holds it."""
+    decisions = store.database["decisions"]
+    found: Iterator[Any] = store.decisions.overdue_pages(2) if pages == "overdue" else raw_pages(decisions, {}, 2)
+    next(found)
+    read = [found]
+    del found
+
+    def drop() -> None:
+        with store.database.client._topology._lock:
+            read.clear()
+
+    dropping = threading.Thread(target=drop, daemon=True)
+    dropping.start()
+    dropping.join(5)
+    assert not dropping.is_alive()

@@ -299,9 +299,11 @@ def is_within(share: Share, decision_id: str) -> bool:
 
 
 def _pages(cursor: Cursor[Document], size: int) -> Iterator[list[Document]]:
-    with cursor.batch_size(size) as found:
-        while page := found.to_list(size):
-            yield page
+    # No `with`: whoever stops half-way leaves this generator to the garbage collector. It may run within pymongo, and a
+    # cursor that is closed there waits for a lock that its own thread holds. One that is dropped is closed later.
+    cursor = cursor.batch_size(size)
+    while page := cursor.to_list(size):
+        yield page
 
 
 def _outcome(document: Document) -> Outcome:
