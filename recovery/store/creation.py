@@ -84,8 +84,8 @@ LOOK_EVERY = 0.1
 """Seconds that a changed validator waits for an index that is being built: for 100 million records, minutes."""
 
 LEVEL = "moderate"
-"""Of validation. What is damaged already can be changed: by `strict` a field that nobody needs would keep a task from
-being claimed, finished, postponed."""
+"""MongoDB's level of validation. A record that is damaged already can still be changed: with `strict` a field that nobody
+needs would keep a task from being claimed, finished or postponed."""
 
 COLLECTION, VALIDATOR, INDEX = "collection", "validator", "index"
 _RIGHTS = {COLLECTION: "createCollection", VALIDATOR: "collMod", INDEX: "createIndex"}
@@ -118,7 +118,7 @@ KINDS: dict[str, type[Record]] = {
     AUDIT_LOG: AuditEntry,
     SAVED_SEARCHES: SavedSearch,
 }
-"""Of which records each collection is."""
+"""{collection: the class of its records}."""
 
 _LIVE_HAS_DEADLINE: dict[str, Document] = {
     PROCESSES: {"$or": [{"state": {"$ne": ProcessState.RUNNING.value}}, {"recoveryTime": _DATE}]},
@@ -295,7 +295,7 @@ def _create(database: Database[Document], adopt: Callable[[], object]) -> None:
 
 
 def missing(database: Database[Document]) -> list[str]:
-    """What `create` makes again, or brings up to date, each in a few words. Reads metadata only."""
+    """Return what `create` would make or bring up to date, each in a few words. Reads metadata only."""
     return list(_missing(database))
 
 

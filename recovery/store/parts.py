@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Part:
-    """An attribute of an object, such as the store. Once it is made it stands in the object itself."""
+    """An attribute that is made when it is first used, and is kept in the object from then on."""
 
     def __init__(self, home: str, arguments: Callable[[Any], tuple[Any, ...]]) -> None:
         """`home` is the part's class, as `module:Class` below `recovery`; it is made of the `arguments`."""

@@ -40,7 +40,7 @@ ALL = (
     SAVED_SEARCHES,
 )
 OF_PROCESSES = (PROCESSES, GRAPHS, DECISIONS, TASKS)
-"""Those that describe processes."""
+"""The collections that describe processes."""
 
 BEFORE_CLAIM = [DecisionState.DELAYED.value, DecisionState.QUEUED.value]
 WAITS_FOR_NEWER_WORKER: Document = {"refused": {"$exists": True}, "state": {"$in": BEFORE_CLAIM}}
