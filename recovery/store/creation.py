@@ -84,8 +84,8 @@ LOOK_EVERY = 0.1
 """Seconds that a changed validator waits for an index that is being built: for 100 million records, minutes."""
 
 LEVEL = "moderate"
-"""MongoDB's level of validation. A record that is damaged already can still be changed: with `strict` a field that nobody
-needs would keep a task from being claimed, finished or postponed."""
+"""MongoDB's level of validation. A record that is damaged already can still be changed: with `strict` a field that
+nobody needs would keep a task from being claimed, finished or postponed."""
 
 COLLECTION, VALIDATOR, INDEX = "collection", "validator", "index"
 _RIGHTS = {COLLECTION: "createCollection", VALIDATOR: "collMod", INDEX: "createIndex"}
