@@ -12,7 +12,7 @@ import redis
 
 from recovery import Recovery, Settings
 from recovery.engine import Actor, Host, Slot, Started
-from recovery.engine.lifecycle import attempt
+from recovery.engine.run import slot as attempt
 from recovery.errors import BrokerError
 from recovery.queue import Kept
 from recovery.records import Decision, Process

@@ -40,7 +40,7 @@ def abort(
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
     from recovery.engine.lookup import find_process
-    from recovery.engine.operations.abort import abort_process
+    from recovery.engine.operators.abort import abort_process
 
     resources = connect()
     process = find_process(resources, whole_process(resources, target))
@@ -68,7 +68,7 @@ def whole_process(resources: Resources, target: str) -> str:
 
 def _preview(resources: Resources, process: Process) -> str:
     """Return what an abort would do. Raises InputError for a process that can't be aborted."""
-    from recovery.engine.operations.abort import already_finished
+    from recovery.engine.operators.abort import already_finished
     from recovery.plurals import count
     from recovery.records import DecisionState, ProcessState
 

@@ -7,7 +7,7 @@ def abort_waiting_for(actor: str, reason: str, limit: int | None, *, yes: bool, 
     """Abort those processes, or, without `yes`, say how many they are."""
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
-    from recovery.engine.operations.abort import abort_waiting, waiting_for
+    from recovery.engine.operators.abort import abort_waiting, waiting_for
     from recovery.plurals import count
 
     if yes:

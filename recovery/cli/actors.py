@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from recovery.engine import Resources
-    from recovery.engine.operations.overrides import ActorOverrides
+    from recovery.engine.operators.overrides import ActorOverrides
     from recovery.records import ActorPreferences, Stored
 
 HELP = Help(
@@ -90,7 +90,7 @@ def unblock(name: Name, reason: ReasonOption = "", json: JsonOption = False) -> 
 
 
 def forget(name: Name, reason: ReasonOption = "", json: JsonOption = False) -> None:
-    from recovery.engine.operations.forget import forget_actor
+    from recovery.engine.operators.forget import forget_actor
 
     overrides = forget_actor(connect(), name, reason)
     with_it = f", and with it what was set: {', '.join(overrides)}" if overrides else ""
@@ -132,7 +132,7 @@ def look(resources: Resources) -> dict[str, Found]:
 
 
 def _overrides() -> type[ActorOverrides]:
-    from recovery.engine.operations.overrides import ActorOverrides
+    from recovery.engine.operators.overrides import ActorOverrides
 
     return ActorOverrides
 

@@ -95,7 +95,7 @@ def _would_abort(selection: Selection, limit: int | None, *, json: bool) -> None
 def _abort(target: str | None, selection: Selection, reason: str, limit: int | None, *, json: bool) -> None:
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
-    from recovery.engine.operations.abort import abort_process, abort_selected
+    from recovery.engine.operators.abort import abort_process, abort_selected
     from recovery.plurals import count
 
     resources = connect()

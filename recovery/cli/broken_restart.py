@@ -70,7 +70,7 @@ def _restart(target: str | None, selection: Selection, reason: str, limit: int |
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
     from recovery.engine.lookup import resolve_task
-    from recovery.engine.operations.restart import restart_process, restart_selected, told
+    from recovery.engine.operators.restart import restart_process, restart_selected, told
 
     resources = connect()
     if target is not None:

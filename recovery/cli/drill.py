@@ -97,7 +97,7 @@ def _ask(resources: Resources, plan: Plan, every: float | None) -> None:
     """Have the user agree. Raises InputError if he does not, and, on record, where nothing may be killed."""
     from recovery.drill.readiness import muster
     from recovery.durations import show_duration
-    from recovery.engine.operations.auditing import audited
+    from recovery.engine.operators.auditing import audited
     from recovery.errors import InputError
     from recovery.plurals import count
 

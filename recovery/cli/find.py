@@ -47,8 +47,8 @@ def find(
 ) -> None:
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
-    from recovery.engine.operations.saved_searches import read_search
-    from recovery.engine.operations.unknown_types import unknown_types
+    from recovery.engine.operators.saved_searches import read_search
+    from recovery.engine.operators.unknown_types import unknown_types
     from recovery.errors import InputError
 
     resources = connect(needs_redis=False)
@@ -90,7 +90,7 @@ def list_(
 ) -> None:
     from recovery.cli.output import connect
     from recovery.engine.naming import hint
-    from recovery.engine.operations.unknown_types import unknown_type
+    from recovery.engine.operators.unknown_types import unknown_type
     from recovery.errors import InputError
     from recovery.records import ProcessState, given
 

@@ -29,8 +29,8 @@ def import_(
 ) -> None:
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
-    from recovery.engine.operations.auditing import audited
-    from recovery.engine.operations.operator import reason_of
+    from recovery.engine.operators.auditing import audited
+    from recovery.engine.operators.operator import reason_of
     from recovery.operations.imports import read_back
     from recovery.plurals import count
 

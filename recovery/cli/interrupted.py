@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from recovery.engine import Resources
     from recovery.records import Decision, ErrorInfo, Interruption
     from recovery.store import Group, Selection
-    from recovery.store.operations.interruptions import Interruptions
+    from recovery.store.operators.interruptions import Interruptions
 
 PAGE = 1000
 """Tasks that are read at once."""
@@ -46,7 +46,7 @@ def print_groups(out: Console, groups: Sequence[Group]) -> None:
 
 def tasks_of(resources: Resources, selection: Selection) -> Iterator[dict[str, Any]]:
     """All tasks selected, as JSON has them, in the order of their processes' starts."""
-    from recovery.engine.operations.restart import pages
+    from recovery.engine.operators.restart import pages
 
     for page in pages(resources, selection, PAGE):
         custom_ids = resources.store.custom_ids.of({one.process_id for one in page})

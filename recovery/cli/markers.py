@@ -78,7 +78,7 @@ def list_(
 def show(name: Name, json: JsonOption = False) -> None:
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
-    from recovery.engine.operations.markers import find_marker
+    from recovery.engine.operators.markers import find_marker
 
     found = find_marker(connect(needs_redis=False), name)
     if json:
@@ -91,7 +91,7 @@ def show(name: Name, json: JsonOption = False) -> None:
 def clear(name: Name, reason: Reason = "", json: JsonOption = False) -> None:
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
-    from recovery.engine.operations.markers import clear_marker, find_marker
+    from recovery.engine.operators.markers import clear_marker, find_marker
 
     resources = connect()
     was = clear_marker(resources, name, reason)
@@ -104,7 +104,7 @@ def clear(name: Name, reason: Reason = "", json: JsonOption = False) -> None:
 
 def as_dict(marker: Marker) -> dict[str, Any]:
     """A marker as JSON has it, without its stack."""
-    from recovery.engine.lifecycle.marking import class_of_error, code_of
+    from recovery.engine.end.marking import class_of_error, code_of
 
     return {
         "name": marker.id,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from recovery.engine import Resources
-    from recovery.engine.operations.overrides import ActorOverrides, ProcessTypeOverrides
+    from recovery.engine.operators.overrides import ActorOverrides, ProcessTypeOverrides
     from recovery.records import Stored
 
     Kind = type[ActorOverrides] | type[ProcessTypeOverrides]

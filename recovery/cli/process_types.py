@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from recovery.engine import Resources
-    from recovery.engine.operations.overrides import ProcessTypeOverrides
+    from recovery.engine.operators.overrides import ProcessTypeOverrides
     from recovery.records import ProcessTypePreferences, Stored, TypeDisabled
 
 HELP = Help(
@@ -108,7 +108,7 @@ def look(resources: Resources) -> dict[str, Found]:
 
 
 def _overrides() -> type[ProcessTypeOverrides]:
-    from recovery.engine.operations.overrides import ProcessTypeOverrides
+    from recovery.engine.operators.overrides import ProcessTypeOverrides
 
     return ProcessTypeOverrides
 

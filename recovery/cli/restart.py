@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from recovery.engine.operations.redo import Preview
+    from recovery.engine.operators.redo import Preview
 
 HELP = """Have a process done again from the beginning, or from any of its tasks, finished ones too.
 
@@ -52,7 +52,7 @@ def restart(
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
     from recovery.engine.lookup import resolve
-    from recovery.engine.operations.redo import preview_redo, redo_process
+    from recovery.engine.operators.redo import preview_redo, redo_process
 
     resources, tasks = connect(), from_ or []
     process_id = resolve(resources, process_id)

@@ -182,7 +182,7 @@ def _policy(given: RetryOptions, actor: str | None, process_type: str | None) ->
     """What holds: what was given here, then what is set. Raises InputError for what contradicts itself or is not there,
     or for what is not tried again at all."""
     from recovery.cli.output import connect
-    from recovery.engine.operations.overrides import ActorOverrides, ProcessTypeOverrides
+    from recovery.engine.operators.overrides import ActorOverrides, ProcessTypeOverrides
     from recovery.errors import InputError
     from recovery.retry import Backoff
     from recovery.retry.policy import check_policy, check_values

@@ -36,7 +36,7 @@ def collect(  # noqa: PLR0913
     from recovery.cli.output import connect
     from recovery.cli.removals import agree_to_removal
     from recovery.cli.schedules import tell
-    from recovery.engine.operations.saved_searches import read_search
+    from recovery.engine.operators.saved_searches import read_search
     from recovery.operations import Asked
     from recovery.operations.scheduled import schedule_operation
     from recovery.schedule import assignments

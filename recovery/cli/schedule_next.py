@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from recovery.cli.envelope import print_json
 from recovery.cli.output import connect, console
-from recovery.engine.operations.schedules import Schedules
+from recovery.engine.operators.schedules import Schedules
 from recovery.errors import InputError
 from recovery.records.schedule import DEFAULTS, Plan
 from recovery.schedule import check_sound, plan_of, slots_from

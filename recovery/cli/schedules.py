@@ -13,7 +13,7 @@ from recovery.cli.schedule_collect import HELP as COLLECT
 from recovery.cli.schedule_collect import collect
 
 if TYPE_CHECKING:
-    from recovery.engine.operations.schedules import Schedules
+    from recovery.engine.operators.schedules import Schedules
     from recovery.records.schedule import Schedule
 
 GROUP = """Process types that start by themselves, on crontabs and intervals; and collections of what is old.
@@ -210,7 +210,7 @@ def trigger(
 
 def _schedules(*, needs_redis: bool = True) -> Schedules:
     from recovery.cli.output import connect
-    from recovery.engine.operations.schedules import Schedules
+    from recovery.engine.operators.schedules import Schedules
 
     return Schedules(connect(needs_redis=needs_redis))
 

@@ -57,7 +57,7 @@ def save(
 ) -> None:
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
-    from recovery.engine.operations.saved_searches import save_search
+    from recovery.engine.operators.saved_searches import save_search
 
     saved = save_search(connect(needs_redis=False), name, search, reason, replace=replace)
     if json:
@@ -71,7 +71,7 @@ def list_(json: JsonOption = False) -> None:
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
     from recovery.cli.tables import print_rows
-    from recovery.engine.operations.saved_searches import unreadable
+    from recovery.engine.operators.saved_searches import unreadable
 
     resources = connect(needs_redis=False)
     found = resources.store.saved_searches.all()
@@ -96,7 +96,7 @@ def remove(
 ) -> None:
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
-    from recovery.engine.operations.saved_searches import remove_search
+    from recovery.engine.operators.saved_searches import remove_search
 
     removed = remove_search(connect(needs_redis=False), name, reason)
     if json:

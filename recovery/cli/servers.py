@@ -110,7 +110,7 @@ def init(
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
     from recovery.cli.tables import Labelled
-    from recovery.engine.operations.stored_selections import (
+    from recovery.engine.operators.stored_selections import (
         rewrite_signed_ages,
         with_signed_ages,
         workers_that_need_signs,

@@ -46,7 +46,7 @@ def parse(kind: type[Preferences], assignments: Sequence[str], of: str = "NAME")
 def check_names(kind: type[Preferences], names: Sequence[str], command: str) -> None:
     """Raise InputError for a name that is no setting of this kind; one of the other kind is set by another command, of
     which `command` is the end."""
-    from recovery.engine.operations.overrides import known_settings
+    from recovery.engine.operators.overrides import known_settings
 
     other = ProcessTypePreferences if kind is ActorPreferences else ActorPreferences
     for name in names:

@@ -10,8 +10,7 @@ from typing import Any
 
 from recovery.demo.app import PROCESS
 from recovery.demo.audit import RunRecord
-from recovery.engine import Resources
-from recovery.engine import start as start_process
+from recovery.engine import Resources, start_process
 from recovery.engine.actors.actor import encode_call
 from recovery.records import Process, ProcessState
 from recovery.wfformat import Workflow

@@ -14,11 +14,10 @@ from collections.abc import Iterable, Sequence
 from recovery.drill.canary import DECLINED
 from recovery.drill.orders import CANARY, LABEL, Kind, Victim, actor_preferences, order, type_preferences
 from recovery.drill.sightings import Canary
-from recovery.engine import Resources
-from recovery.engine import start as start_process
+from recovery.engine import Resources, start_process
 from recovery.engine.actors.actor import encode_call
-from recovery.engine.lifecycle.abort import abort
-from recovery.engine.lifecycle.removal import remove
+from recovery.engine.end.abort import abort
+from recovery.engine.end.removal import remove
 from recovery.errors import BrokerError, DamagedRecord, StoreError, StoreUnavailable
 from recovery.records import Process, ProcessState
 from recovery.records.ids import START_TASK

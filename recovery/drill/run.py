@@ -20,7 +20,7 @@ from recovery.drill.promises import Promise, Step, net, patience, promised
 from recovery.drill.report import Report, Taker, measured
 from recovery.drill.sightings import Canary, Probe
 from recovery.engine import Resources
-from recovery.engine.operations.auditing import audited
+from recovery.engine.operators.auditing import audited
 from recovery.errors import InputError, OtherVersion, ServerUnavailable
 from recovery.records.ids import START_TASK, new_process_id
 

@@ -1,5 +1,14 @@
-"""What a process does, and what is done to it: `actors` that users hold, the `lifecycle` of their tasks, and the
-`operations` of operators.
+"""What a process does, and what is done to it.
+
+    actors       what users hold, and how their functions are called
+    start        a process is saved and registered
+    run          attempts at its tasks
+    apply        finished tasks reach the graph; what is ready is enqueued; the process ends
+    end          it is broken, aborted, done again or removed
+    operators    what operators do, each kept in the audit log
+
+Each step of a task's life is a function that may run twice, in two places, or stop half way. What one hands to the next
+is in `steps`. Repairs and operators' commands call the same functions.
 
 `app` is the application that all of it hangs on, `resources` the connections of one process, `isolation` keeps one
 damaged record from holding up the others, `outages` waits for a database that is away.
@@ -17,26 +26,26 @@ if TYPE_CHECKING:
     from recovery.engine.actors.context import heartbeat
     from recovery.engine.actors.log_context import LogContext
     from recovery.engine.app import Recovery
+    from recovery.engine.apply.complete import finish_process
+    from recovery.engine.apply.listing import list_again
+    from recovery.engine.apply.outbox import Applier
+    from recovery.engine.apply.reading import ended_portions, read_each
+    from recovery.engine.apply.rebuild import rebuild_graphs, remake_graph
+    from recovery.engine.end.breaking import break_off
     from recovery.engine.isolation import batch_or_each, for_each, in_a_line, is_of_servers, tell
-    from recovery.engine.lifecycle.applier import Applier
-    from recovery.engine.lifecycle.attempt import Slot
-    from recovery.engine.lifecycle.batches import Batches
-    from recovery.engine.lifecycle.breaking import break_off
-    from recovery.engine.lifecycle.complete import finish_process
-    from recovery.engine.lifecycle.hand import LastRun
-    from recovery.engine.lifecycle.listing import list_again
-    from recovery.engine.lifecycle.reading import ended_portions, read_each
-    from recovery.engine.lifecycle.rebuild import rebuild_graphs, remake_graph
-    from recovery.engine.lifecycle.registering import register
-    from recovery.engine.lifecycle.registrar import Registrar
-    from recovery.engine.lifecycle.slots import Keys, look_at
-    from recovery.engine.lifecycle.start import Started, start
-    from recovery.engine.lifecycle.steps import Applied, Ended, enqueue, push
-    from recovery.engine.lifecycle.trying import Result
     from recovery.engine.loading import load_app
-    from recovery.engine.operations.ordering import order
-    from recovery.engine.operations.schedules import declare_schedules
+    from recovery.engine.operators.ordering import order
+    from recovery.engine.operators.schedules import declare_schedules
     from recovery.engine.resources import Resources
+    from recovery.engine.run.batches import Batches
+    from recovery.engine.run.hand import LastRun
+    from recovery.engine.run.slot import Slot
+    from recovery.engine.run.trying import Result
+    from recovery.engine.start.occurrences import Keys, look_at
+    from recovery.engine.start.registering import register
+    from recovery.engine.start.registrar import Registrar
+    from recovery.engine.start.start import Started, start_process
+    from recovery.engine.steps import Applied, Ended, enqueue, push
 
 __all__ = [
     "Actor",
@@ -73,7 +82,7 @@ __all__ = [
     "rebuild_graphs",
     "register",
     "remake_graph",
-    "start",
+    "start_process",
     "tell",
 ]
 
@@ -86,24 +95,24 @@ __getattr__ = exported(
         "actors.log_context": "LogContext",
         "app": "Recovery",
         "isolation": "batch_or_each for_each in_a_line is_of_servers tell",
-        "lifecycle.applier": "Applier",
-        "lifecycle.attempt": "Slot",
-        "lifecycle.batches": "Batches",
-        "lifecycle.breaking": "break_off",
-        "lifecycle.complete": "finish_process",
-        "lifecycle.hand": "LastRun",
-        "lifecycle.listing": "list_again",
-        "lifecycle.reading": "ended_portions read_each",
-        "lifecycle.rebuild": "rebuild_graphs remake_graph",
-        "lifecycle.registering": "register",
-        "lifecycle.registrar": "Registrar",
-        "lifecycle.slots": "Keys look_at",
-        "lifecycle.start": "Started start",
-        "lifecycle.steps": "Applied Ended enqueue push",
-        "lifecycle.trying": "Result",
+        "apply.outbox": "Applier",
+        "run.slot": "Slot",
+        "run.batches": "Batches",
+        "end.breaking": "break_off",
+        "apply.complete": "finish_process",
+        "run.hand": "LastRun",
+        "apply.listing": "list_again",
+        "apply.reading": "ended_portions read_each",
+        "apply.rebuild": "rebuild_graphs remake_graph",
+        "start.registering": "register",
+        "start.registrar": "Registrar",
+        "start.occurrences": "Keys look_at",
+        "start.start": "Started start_process",
+        "steps": "Applied Ended enqueue push",
+        "run.trying": "Result",
         "loading": "load_app",
-        "operations.ordering": "order",
-        "operations.schedules": "declare_schedules",
+        "operators.ordering": "order",
+        "operators.schedules": "declare_schedules",
         "resources": "Resources",
     },
 )

@@ -20,19 +20,19 @@ from recovery.engine.actors.declared import (
 )
 from recovery.engine.application_name import checked_name, module_of_maker, name_of_package
 from recovery.engine.application_version import checked_version, checked_versions, default_version
-from recovery.engine.lifecycle import custom_ids
-from recovery.engine.lifecycle import start as starting
-from recovery.engine.lifecycle.applier import Applier
-from recovery.engine.lifecycle.custom_ids import IfExists
-from recovery.engine.lifecycle.keys import check_key_function, encode_start
-from recovery.engine.lifecycle.registrar import Registrar
-from recovery.engine.lifecycle.results import await_result
-from recovery.engine.lifecycle.start import Started
-from recovery.engine.lifecycle.start_many import starting_many
-from recovery.engine.operations.abort import abort_process, abort_replaced
-from recovery.engine.operations.restart import restart_if_broken, restart_process
-from recovery.engine.operations.schedules import SCHEDULE_SETTINGS, arguments_of, declared_plan
+from recovery.engine.apply.outbox import Applier
+from recovery.engine.end.results import await_result
+from recovery.engine.operators.abort import abort_process, abort_replaced
+from recovery.engine.operators.restart import restart_if_broken, restart_process
+from recovery.engine.operators.schedules import SCHEDULE_SETTINGS, arguments_of, declared_plan
 from recovery.engine.resources import Resources
+from recovery.engine.start import custom_ids
+from recovery.engine.start import start as starting
+from recovery.engine.start.custom_ids import IfExists
+from recovery.engine.start.keys import check_key_function, encode_start
+from recovery.engine.start.registrar import Registrar
+from recovery.engine.start.start import Started
+from recovery.engine.start.start_many import starting_many
 from recovery.errors import (
     InputError,
     UnknownActor,
@@ -261,7 +261,7 @@ class Recovery:
         By its `labels` it is searched, as `label.customer:acme`: up to 20 texts by name.
 
         With a `custom_id` that a process of this type has already, unless that one was aborted, `if_exists` says what
-        is done (`lifecycle.custom_ids.IfExists`). By default that one's id is returned, and nothing is started: so a
+        is done (`start.custom_ids.IfExists`). By default that one's id is returned, and nothing is started: so a
         start whose answer was lost can be repeated. It must have been started with the same arguments, each by its
         place or its name as now, unless they may be `any_arguments`.
         Raises UnknownProcessType, NotEncodable, TooLarge, CustomIdTaken; and StartRefused, where a marker or an
@@ -274,7 +274,7 @@ class Recovery:
         text, key = encode_start(actor, args, kwargs)
         kind = self._kind(actor)
         retry, context = process.start_options if isinstance(process, Actor) else (None, None)
-        started = starting.start(
+        started = starting.start_process(
             self.resources,
             actor.name,
             text,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from recovery.engine import Applier, Resources
-from recovery.engine.operations.auditing import audited
+from recovery.engine.operators.auditing import audited
 from recovery.errors import ProcessNotFound, StoreError
 from recovery.health import pins, waiting
 from recovery.records import given

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recovery.engine import Resources
-from recovery.engine.operations.stored_selections import with_signed_ages
+from recovery.engine.operators.stored_selections import with_signed_ages
 from recovery.health.model import Cause, Check, join_names, ok, warning
 
 

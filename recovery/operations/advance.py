@@ -17,7 +17,7 @@ from recovery.engine import Resources
 from recovery.operations.conflicts import conflict, refuse
 from recovery.operations.placing import is_for_spark, is_left_alone
 from recovery.records import Operation, OperationKind, OperationRange, OperationState, Phase, Totals
-from recovery.store.operations.operation_ranges import range_id
+from recovery.store.operators.operation_ranges import range_id
 from recovery.survey.plan import PER_CORE
 from recovery.survey.plan import plan as plan_ranges
 

@@ -10,8 +10,8 @@ from typing import Any
 from recovery.durations import show_duration
 from recovery.engine import Resources
 from recovery.engine.naming import hint
-from recovery.engine.operations.saved_searches import read_search
-from recovery.engine.operations.unknown_types import unknown_types
+from recovery.engine.operators.saved_searches import read_search
+from recovery.engine.operators.unknown_types import unknown_types
 from recovery.errors import InputError
 from recovery.limits import MAX_COUNT
 from recovery.operations.kinds import KINDS

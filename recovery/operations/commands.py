@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from recovery.engine import Resources
-from recovery.engine.operations.auditing import audited, origin
-from recovery.engine.operations.operator import reason_of, who
+from recovery.engine.operators.auditing import audited, origin
+from recovery.engine.operators.operator import reason_of, who
 from recovery.errors import DamagedRecord, InputError
 from recovery.operations.advance import LOOK_EVERY, advance
 from recovery.operations.asked import Asked, checked_priority, checked_rate, no_priority

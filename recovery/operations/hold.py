@@ -7,7 +7,7 @@ import time
 
 from recovery.engine import Resources
 from recovery.records import Operation, OperationRange, OperationState, Phase
-from recovery.store.operations.operation_records import Turn
+from recovery.store.operators.operation_records import Turn
 
 LEASE = 30.0
 """Seconds that a range is leased for, renewed while its worker is at it or waits for the limiter: whoever is killed is

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from recovery.engine import Resources
-from recovery.engine.lifecycle.breaking import OVER
-from recovery.engine.lifecycle.removal import being_removed, remove
+from recovery.engine.end.breaking import OVER
+from recovery.engine.end.removal import being_removed, remove
 from recovery.errors import InputError
 from recovery.operations import parquet
 from recovery.operations.import_checks import check

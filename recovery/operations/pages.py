@@ -11,7 +11,7 @@ from recovery.operations.kinds import Kind, kind_of, totals_of
 from recovery.operations.selection import Selected
 from recovery.records import Operation, OperationRange, OperationResult, Phase, ResultState, Totals
 from recovery.store.batches import batches
-from recovery.store.operations.operation_results import PlannedPage
+from recovery.store.operators.operation_results import PlannedPage
 from recovery.store.views.ranges import Range
 
 PLANNED = 100

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from recovery.engine import Resources
-from recovery.engine.operations.operator import reason_of
-from recovery.engine.operations.schedules import Schedules
+from recovery.engine.operators.operator import reason_of
+from recovery.engine.operators.schedules import Schedules
 from recovery.errors import InputError
 from recovery.operations.asked import Asked
 from recovery.records.schedule import Orders, Schedule

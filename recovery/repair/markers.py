@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from recovery.engine import Resources
-from recovery.engine.lifecycle.marking import mark
+from recovery.engine.end.marking import mark
 from recovery.repair.changed import Changed, of_batch, of_records
 from recovery.rules import Finding, Repair, Rule, Surroundings
 

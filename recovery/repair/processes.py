@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from itertools import islice
 
 from recovery.engine import Resources, break_off, enqueue, finish_process, register
-from recovery.engine.lifecycle.abort import finish_abort
-from recovery.engine.lifecycle.redo import carry_out
-from recovery.engine.lifecycle.removal import finish_removal, take_off_marks
+from recovery.engine.end.abort import finish_abort
+from recovery.engine.end.redo import carry_out
+from recovery.engine.end.removal import finish_removal, take_off_marks
 from recovery.records import Decision, DecisionState, ErrorInfo, Process, Task
 from recovery.records.ids import split_record_id
 from recovery.repair.applying import Applying

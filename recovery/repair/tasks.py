@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from recovery import metrics, tracing
 from recovery.engine import Resources
-from recovery.engine.lifecycle.fencing import withdraw_unwanted
+from recovery.engine.end.fencing import withdraw_unwanted
 from recovery.limits import LONGEST
 from recovery.records import Decision, ErrorInfo
 from recovery.records.ids import new_pass

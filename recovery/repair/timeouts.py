@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from recovery import metrics
 from recovery.engine import Resources, batch_or_each, list_again
-from recovery.engine.lifecycle.breaking import list_interruption, remove_superseded
-from recovery.engine.lifecycle.marking import mark, order_markers
+from recovery.engine.end.breaking import list_interruption, remove_superseded
+from recovery.engine.end.marking import mark, order_markers
 from recovery.metrics import counting
 from recovery.records import ErrorInfo, Process, ProcessState
 from recovery.records.ids import new_pass, record_id

@@ -1,6 +1,6 @@
 """The Schedule scanner: schedules that have a slot due, or wait for the end of an instance.
 
-Each look is one slot (`engine.lifecycle.slots`): a schedule with more of them due is found again by the same run.
+Each look is one slot (`engine.start.occurrences`): a schedule with more of them due is found again by the same run.
 """
 
 from __future__ import annotations

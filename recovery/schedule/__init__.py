@@ -4,7 +4,7 @@ done. No driver, and no clock but the one that is handed in.
 `grid` is the slots of a crontab or an interval, daylight saving included; `walls` finds the moments of wall times;
 `given` checks what code and operators say; `damage` finds plans in records that nobody can work with; `judge` decides
 on one slot, `across` on what the end of an instance means, `states` makes the changes that operators and deployments
-ask for. What is decided is written by the engine (`engine.lifecycle.slots`), by compare-and-set.
+ask for. What is decided is written by the engine (`engine.start.occurrences`), by compare-and-set.
 """
 
 from recovery.schedule.damage import check_sound, damage_of, is_call

@@ -46,22 +46,22 @@ if TYPE_CHECKING:
     from recovery.store.lifecycle.schedules import Schedules
     from recovery.store.lifecycle.tasks import Tasks
     from recovery.store.lifecycle.workers import Workers
-    from recovery.store.operations.aborts import Aborts
-    from recovery.store.operations.audit_log import AuditLog
-    from recovery.store.operations.destruction import Destruction
-    from recovery.store.operations.idle_timeouts import IdleTimeouts
-    from recovery.store.operations.interruptions import Group, Interruptions, Selection
-    from recovery.store.operations.left_counts import LeftCountRecords
-    from recovery.store.operations.mending import Mending
-    from recovery.store.operations.operation_ranges import OperationRanges
-    from recovery.store.operations.operation_records import Operations
-    from recovery.store.operations.operation_results import OperationResults
-    from recovery.store.operations.orders import Orders
-    from recovery.store.operations.redos import Redos
-    from recovery.store.operations.removals import Removals
-    from recovery.store.operations.restarts import Restarted, Restarts
-    from recovery.store.operations.saved_searches import SavedSearches
-    from recovery.store.operations.setting import Setting
+    from recovery.store.operators.aborts import Aborts
+    from recovery.store.operators.audit_log import AuditLog
+    from recovery.store.operators.destruction import Destruction
+    from recovery.store.operators.idle_timeouts import IdleTimeouts
+    from recovery.store.operators.interruptions import Group, Interruptions, Selection
+    from recovery.store.operators.left_counts import LeftCountRecords
+    from recovery.store.operators.mending import Mending
+    from recovery.store.operators.operation_ranges import OperationRanges
+    from recovery.store.operators.operation_records import Operations
+    from recovery.store.operators.operation_results import OperationResults
+    from recovery.store.operators.orders import Orders
+    from recovery.store.operators.redos import Redos
+    from recovery.store.operators.removals import Removals
+    from recovery.store.operators.restarts import Restarted, Restarts
+    from recovery.store.operators.saved_searches import SavedSearches
+    from recovery.store.operators.setting import Setting
     from recovery.store.views.calls import Calls
     from recovery.store.views.census import Censuses
     from recovery.store.views.condition import Server
@@ -123,8 +123,8 @@ __getattr__ = exported(
         "lifecycle.processes": "Standing",
         "lifecycle.requeue_alike": "LOSSES_WITHOUT_DELAY",
         "lifecycle.requeues": "LONGEST_WAIT",
-        "operations.interruptions": "Group Selection",
-        "operations.restarts": "Restarted",
+        "operators.interruptions": "Group Selection",
+        "operators.restarts": "Restarted",
         "views.pending": "ToCome",
         "views.waiting": "ActorQueue",
     },
@@ -178,29 +178,29 @@ class Store:
     schedules: Schedules = of_collection("lifecycle.schedules:Schedules", schema.SCHEDULES)
 
     # The collections that operators' commands and repairs read and write.
-    interruptions: Interruptions = of_collection("operations.interruptions:Interruptions", schema.INTERRUPTIONS)
-    aborts: Aborts = of_database("operations.aborts:Aborts")
+    interruptions: Interruptions = of_collection("operators.interruptions:Interruptions", schema.INTERRUPTIONS)
+    aborts: Aborts = of_database("operators.aborts:Aborts")
     restarts: Restarts = part(
         "store.operations.restarts:Restarts",
         lambda store: (store._database, store._settings.message_timeout, store.preferences.task_timeouts),
     )
-    redos: Redos = of_database("operations.redos:Redos")
-    orders: Orders = of_collection("operations.orders:Orders", schema.ORDERS)
-    removals: Removals = of_database("operations.removals:Removals")
-    idle_timeouts: IdleTimeouts = of_database("operations.idle_timeouts:IdleTimeouts")
-    mending: Mending = of_database("operations.mending:Mending")
-    setting: Setting = of_database("operations.setting:Setting")
-    left_counts: LeftCountRecords = of_collection("operations.left_counts:LeftCountRecords", schema.LEFT_COUNTS)
-    operations: Operations = of_collection("operations.operation_records:Operations", schema.OPERATIONS)
+    redos: Redos = of_database("operators.redos:Redos")
+    orders: Orders = of_collection("operators.orders:Orders", schema.ORDERS)
+    removals: Removals = of_database("operators.removals:Removals")
+    idle_timeouts: IdleTimeouts = of_database("operators.idle_timeouts:IdleTimeouts")
+    mending: Mending = of_database("operators.mending:Mending")
+    setting: Setting = of_database("operators.setting:Setting")
+    left_counts: LeftCountRecords = of_collection("operators.left_counts:LeftCountRecords", schema.LEFT_COUNTS)
+    operations: Operations = of_collection("operators.operation_records:Operations", schema.OPERATIONS)
     operation_ranges: OperationRanges = of_collection(
-        "operations.operation_ranges:OperationRanges", schema.OPERATION_RANGES
+        "operators.operation_ranges:OperationRanges", schema.OPERATION_RANGES
     )
     operation_results: OperationResults = of_collection(
-        "operations.operation_results:OperationResults", schema.OPERATION_RESULTS
+        "operators.operation_results:OperationResults", schema.OPERATION_RESULTS
     )
-    saved_searches: SavedSearches = of_collection("operations.saved_searches:SavedSearches", schema.SAVED_SEARCHES)
-    audit_log: AuditLog = of_collection("operations.audit_log:AuditLog", schema.AUDIT_LOG)
-    destruction: Destruction = of_database("operations.destruction:Destruction")
+    saved_searches: SavedSearches = of_collection("operators.saved_searches:SavedSearches", schema.SAVED_SEARCHES)
+    audit_log: AuditLog = of_collection("operators.audit_log:AuditLog", schema.AUDIT_LOG)
+    destruction: Destruction = of_database("operators.destruction:Destruction")
 
     # The queries that read across collections, for people and for rules.
     exports: Exports = of_database("views.exports:Exports")

@@ -9,7 +9,7 @@ from pymongo.database import Database
 from recovery.store import creation, drift, roles
 from recovery.store.client import Document
 from recovery.store.driver_errors import translated
-from recovery.store.operations import orders
+from recovery.store.operators import orders
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 Lines of single tasks are DEBUG. Celery says of a message that its task succeeded, also where the actor failed, and
 nothing of tasks that were run on the spot. That line is left out for actors; the attempt has one of its own
-(`recovery.engine.lifecycle.attempt`).
+(`recovery.engine.run.slot`).
 
 A server that is away is logged once for each process and outage, and not by each step that fails for it.
 """

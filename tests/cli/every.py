@@ -11,10 +11,10 @@ from recovery import Promise, Settings, operations
 from recovery.cli.main import app
 from recovery.cli.options import Command
 from recovery.demo.app import app as demo_app
-from recovery.engine.operations.markers import clear_marker
-from recovery.engine.operations.overrides import ActorOverrides
-from recovery.engine.operations.saved_searches import save_search
-from recovery.engine.operations.schedules import Schedules, declare_schedules
+from recovery.engine.operators.markers import clear_marker
+from recovery.engine.operators.overrides import ActorOverrides
+from recovery.engine.operators.saved_searches import save_search
+from recovery.engine.operators.schedules import Schedules, declare_schedules
 from recovery.records import Marker, ProcessTypePreferences, Worker
 from tests.emptied import Kept, empty
 from tests.waiting import wait_until

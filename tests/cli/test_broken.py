@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from recovery import InputError, ProcessBroken, ProcessNotFound
 from recovery.cli.main import app
-from recovery.engine.lifecycle.breaking import break_process
+from recovery.engine.end.breaking import break_process
 from recovery.errors import DamagedRecord
 from recovery.records import ErrorInfo, ProcessState
 from recovery.settings import Settings

@@ -20,7 +20,7 @@ from recovery.cli import completion
 from recovery.cli.bash_words import joined_words
 from recovery.cli.completion import OF_FIELDS, complete_search
 from recovery.cli.main import app
-from recovery.engine.operations.saved_searches import save_search
+from recovery.engine.operators.saved_searches import save_search
 from recovery.records import ActorPreferences, Interruption, OperationKind, ProcessTypePreferences
 from tests.cli.command import Done, environment, recovery
 from tests.cli.shells import COMMANDS, Shell

@@ -16,7 +16,7 @@ from recovery.records import ErrorInfo, Sample
 from recovery.scan.left_counts import CountsTaker
 from recovery.settings import Settings
 from recovery.store import Store, creation, schema
-from recovery.store.operations.left_counts import LeftCountRecords
+from recovery.store.operators.left_counts import LeftCountRecords
 from tests.cli.command import recovery
 from tests.world import World
 

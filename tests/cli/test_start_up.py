@@ -20,7 +20,13 @@ from tests.cli.command import ROOT, command, environment, recovery
 
 NOT_NEEDED = (
     *("celery", "kombu", "billiard", "amqp", "prometheus_client", "pyspark", "pyarrow", "yaml", "pydantic"),
-    *("recovery.engine.app", "recovery.engine.lifecycle", "recovery.engine.actors", "recovery.operations"),
+    *(
+        "recovery.engine.app",
+        "recovery.engine.apply",
+        "recovery.engine.run",
+        "recovery.engine.actors",
+        "recovery.operations",
+    ),
     *("recovery.sweep", "recovery.drill", "recovery.worker", "recovery.stack", "recovery.health.doctor"),
 )
 """Modules, with all that is below them, that no command needs to look something up."""

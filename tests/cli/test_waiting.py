@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 from recovery import Recovery, Settings
 from recovery.cli import awaiting
 from recovery.cli.main import app
-from recovery.engine.lifecycle.abort import abort_as_seen
-from recovery.engine.operations import abort as aborting
+from recovery.engine.end.abort import abort_as_seen
+from recovery.engine.operators import abort as aborting
 from recovery.errors import InputError, ResultTimeout, UnknownActor
 from recovery.queue import Broker
 from recovery.records import ActorPreferences, Decision, DecisionState, ScannerRun, Worker

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from recovery import Failure, Recovery, heartbeat
-from recovery.engine.lifecycle import hand, pace
+from recovery.engine.run import hand, pace
 from recovery.store.lifecycle import preferences
 
 app = Recovery()

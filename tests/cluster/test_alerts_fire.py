@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from recovery import Recovery
-from recovery.engine.operations.overrides import ActorOverrides
+from recovery.engine.operators.overrides import ActorOverrides
 from recovery.stack import Mongod, Valkey
 from tests.cluster import scheduled
 from tests.cluster.conftest import Cluster

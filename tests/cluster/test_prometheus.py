@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from recovery import Recovery, operations
-from recovery.engine.operations.overrides import ActorOverrides
+from recovery.engine.operators.overrides import ActorOverrides
 from recovery.operations import Asked
 from recovery.stack.ports import free_port
 from tests.cli.command import recovery

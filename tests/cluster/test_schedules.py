@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from recovery.engine.operations.markers import clear_marker
-from recovery.engine.operations.schedules import Schedules
+from recovery.engine.operators.markers import clear_marker
+from recovery.engine.operators.schedules import Schedules
 from recovery.errors import StartRefused
 from recovery.records.schedule import Schedule
 from recovery.stack import Mongod, Valkey

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from recovery.engine.operations.overrides import ActorOverrides
+from recovery.engine.operators.overrides import ActorOverrides
 from recovery.stack import Valkey
 from tests.cluster import app
 from tests.cluster.conftest import Cluster

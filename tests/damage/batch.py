@@ -12,7 +12,7 @@ from typing import Any
 from pymongo import MongoClient
 
 from recovery import Recovery, Settings
-from recovery.engine.operations.saved_searches import save_search
+from recovery.engine.operators.saved_searches import save_search
 from recovery.errors import RecoveryError
 from recovery.health import look
 from recovery.records import Marker, ProcessState

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from recovery import Recovery, operations
-from recovery.engine.operations.schedules import Schedules
+from recovery.engine.operators.schedules import Schedules
 from recovery.health.operations import operations as operations_check
 from recovery.health.schedules import judge_schedules
 from recovery.operations import Asked

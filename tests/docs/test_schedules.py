@@ -11,8 +11,8 @@ import pytest
 from recovery import Recovery, Settings
 from recovery.durations import show_duration
 from recovery.engine import declare_schedules
-from recovery.engine.operations import schedules as operations
-from recovery.engine.operations.schedules import SCHEDULE_SETTINGS, Schedules
+from recovery.engine.operators import schedules as operations
+from recovery.engine.operators.schedules import SCHEDULE_SETTINGS, Schedules
 from recovery.records.schedule import DEFAULTS, CatchUp, Overlap, SlotOutcome
 from recovery.schedule import plan_of
 from tests.cli.command import recovery

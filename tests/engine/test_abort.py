@@ -9,13 +9,13 @@ import pytest
 
 from recovery import ClaimLost, InputError, ProcessBroken, ProcessNotFound, heartbeat
 from recovery.engine import finish_process
-from recovery.engine.lifecycle.abort import finish_abort
-from recovery.engine.lifecycle.apply import apply
-from recovery.engine.lifecycle.registering import register
-from recovery.engine.lifecycle.steps import Applied, Ended
-from recovery.engine.operations import abort
-from recovery.engine.operations.abort import abort_selected
-from recovery.engine.operations.restart import restart_selected
+from recovery.engine.apply.apply import apply
+from recovery.engine.end.abort import finish_abort
+from recovery.engine.operators import abort
+from recovery.engine.operators.abort import abort_selected
+from recovery.engine.operators.restart import restart_selected
+from recovery.engine.start.registering import register
+from recovery.engine.steps import Applied, Ended
 from recovery.records import Decision, DecisionState, Outcome, Process, ProcessState
 from recovery.store import Selection
 from tests.counting import operations

@@ -13,11 +13,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from recovery import Recovery
-from recovery.engine import Applied, Ended
+from recovery.engine import Applied, Ended, steps
 from recovery.engine.actors.context import Attempt
-from recovery.engine.lifecycle import applier, large_graphs, steps
-from recovery.engine.lifecycle.clearing import Clearing
-from recovery.engine.lifecycle.steps import Effect
+from recovery.engine.apply import large_graphs
+from recovery.engine.apply import outbox as applier
+from recovery.engine.apply.clearing import Clearing
+from recovery.engine.steps import Effect
 from recovery.errors import TooLarge
 from recovery.records import ActorPreferences, Decision, DecisionState, Encoded, Promise, Task, to_document
 from recovery.records.values import encode

@@ -8,8 +8,8 @@ import pytest
 
 from recovery import metrics
 from recovery.engine import Ended, Slot, read_each
-from recovery.engine.lifecycle.apply_many import apply_many
-from recovery.engine.operations.redo import redo_process
+from recovery.engine.apply.apply_many import apply_many
+from recovery.engine.operators.redo import redo_process
 from recovery.errors import StoreUnavailable
 from recovery.records import ProcessState
 from recovery.store.lifecycle.graph_batches import GraphBatches

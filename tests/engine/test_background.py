@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from recovery.engine import Resources
-from recovery.engine.lifecycle import registrar
-from recovery.engine.lifecycle.hand import Hand, Watch
+from recovery.engine.run.hand import Hand, Watch
+from recovery.engine.start import registrar
 from recovery.errors import SettingsError, StoreRefused, StoreUnavailable
 from recovery.queue.remote import tell_workers
 from recovery.settings import Settings

@@ -3,8 +3,8 @@ it."""
 
 from __future__ import annotations
 
-from recovery.engine.lifecycle.clearing import Clearing
-from recovery.engine.lifecycle.steps import Applied, Effect, Ended
+from recovery.engine.apply.clearing import Clearing
+from recovery.engine.steps import Applied, Effect, Ended
 from recovery.records import Outcome
 from recovery.store.concerns import committed
 from tests.store.writing import get

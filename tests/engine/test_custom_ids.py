@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from recovery.engine.lookup import resolve
-from recovery.engine.operations.operator import who
-from recovery.engine.operations.overrides import ProcessTypeOverrides
-from recovery.engine.operations.redo import preview_redo
-from recovery.engine.operations.restart import restart_process
+from recovery.engine.operators.operator import who
+from recovery.engine.operators.overrides import ProcessTypeOverrides
+from recovery.engine.operators.redo import preview_redo
+from recovery.engine.operators.restart import restart_process
 from recovery.errors import CustomIdTaken, InputError, StartRefused
 from recovery.records import Life, ProcessState
 from recovery.search import parse

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from recovery.engine import Slot, finish_process
-from recovery.engine.lifecycle.attempt import Result
+from recovery.engine.run.slot import Result
 from recovery.records import ProcessState
 from recovery.store.client import Document
 from tests.world import World, arguments, by_message_only, check_quiet
@@ -123,7 +123,7 @@ def test_a_value_that_is_lost_and_can_be_made_again_is_waited_for(world: World, 
 def test_a_result_that_cant_be_read(world: World, packed: str, change: Document, told: str) -> None:
     """Spoilt before the process is finished: that is put off here, as if cut off."""
     with pytest.MonkeyPatch.context() as cut:
-        cut.setattr("recovery.engine.lifecycle.apply._finish", lambda *_: None)
+        cut.setattr("recovery.engine.apply.apply._finish", lambda *_: None)
         world.pump()
     key = spoil(world, "decisions", "ship", change)
     finish_process(world.app.resources, packed, 0)

@@ -11,7 +11,7 @@ from bson.datetime_ms import DatetimeMS
 from pymongo.errors import BulkWriteError
 
 from recovery.engine import Applier, Slot, isolation, read_each
-from recovery.engine.lifecycle.attempt import Result
+from recovery.engine.run.slot import Result
 from recovery.records import DecisionState
 from recovery.repair import Repairer
 from recovery.scan import DecisionScanner, rescue

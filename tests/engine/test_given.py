@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from recovery import Recovery
-from recovery.engine.operations.overrides import ActorOverrides, ProcessTypeOverrides
+from recovery.engine.operators.overrides import ActorOverrides, ProcessTypeOverrides
 from recovery.errors import InputError, ProcessBroken, SettingsError, UnknownActor
 from recovery.health import look
 from recovery.records import Failure, Promise

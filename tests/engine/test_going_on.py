@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from recovery.engine import Batches, Result, Slot
-from recovery.engine.lifecycle import pace as paces
-from recovery.engine.lifecycle.pace import LEAST_SLOW
+from recovery.engine.run import pace as paces
+from recovery.engine.run.pace import LEAST_SLOW
 from recovery.queue import MessageId, parse_id
 from recovery.records.ids import new_pass
 from recovery.store.lifecycle.decisions import Decisions

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from recovery.engine import Applied, Applier, Ended, Slot, read_each
-from recovery.engine.lifecycle import applier as applier_module
-from recovery.engine.lifecycle import large_graphs
+from recovery.engine.apply import large_graphs
+from recovery.engine.apply import outbox as applier_module
 from recovery.engine.resources import Queueing
 from recovery.errors import DamagedRecord
 from recovery.queue import Turns

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery import Recovery
-from recovery.engine.lifecycle import attempt
+from recovery.engine.run import slot as attempt
 from recovery.records import ProcessState, Promise
 from tests.examples import examples
 from tests.world import World, by_message_only, check_quiet

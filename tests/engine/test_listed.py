@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from recovery.engine.lifecycle.breaking import break_process
-from recovery.engine.lifecycle.listing import list_again
-from recovery.engine.operations.restart import restart_selected
+from recovery.engine.apply.listing import list_again
+from recovery.engine.end.breaking import break_process
+from recovery.engine.operators.restart import restart_selected
 from recovery.records import DecisionState, ErrorInfo, ProcessState
 from recovery.records.ids import record_id
 from recovery.store import Selection

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from recovery import Actor, Settings
-from recovery.engine import start
-from recovery.engine.lifecycle.breaking import break_process
-from recovery.engine.lifecycle.marking import mark, write_marker
-from recovery.engine.operations.markers import clear_marker, find_marker, marker_of
-from recovery.engine.operations.overrides import ProcessTypeOverrides
+from recovery.engine import start_process
+from recovery.engine.end.breaking import break_process
+from recovery.engine.end.marking import mark, write_marker
+from recovery.engine.operators.markers import clear_marker, find_marker, marker_of
+from recovery.engine.operators.overrides import ProcessTypeOverrides
 from recovery.errors import CustomIdTaken, InputError, StartRefused, UnknownProcessType
 from recovery.metrics import STARTS_REFUSED as REFUSED
 from recovery.records import ErrorInfo, ProcessState
@@ -302,7 +302,7 @@ def test_of_what_a_schedule_tries_again_only_what_no_instance_can_cure_leaves_on
 ) -> None:
     world = copying.world
     world.tell()
-    started = start(
+    started = start_process(
         world.app.resources, "copy", '[["sales"],{}]', custom_id=None, idle_timeout=60, key="sales",
         markers=True, retried_by_schedule=True,
     ).id  # fmt: skip

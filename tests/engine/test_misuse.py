@@ -132,7 +132,7 @@ def test_a_child_process_of_an_actor_schedules_nothing_and_does_not_beat(world: 
 
 
 def test_a_start_that_the_database_does_not_confirm(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("recovery.engine.lifecycle.start"), "CONFIRMED_TIMEOUT", 0.5)
+    monkeypatch.setattr(import_module("recovery.engine.start.start"), "CONFIRMED_TIMEOUT", 0.5)
     away = settings.model_copy(update={"mongo_uri": "mongodb://127.0.0.1:9/?serverSelectionTimeoutMS=100"})
     app = Recovery(away)
 

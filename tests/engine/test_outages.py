@@ -111,7 +111,7 @@ def test_what_was_claimed_and_can_not_be_run_is_given_back(world: World, monkeyp
         return step.schedule(1)
 
     process_id = world.start(order)
-    monkeypatch.setattr("recovery.engine.lifecycle.apply.enqueue", away(1, lambda *_: 0))
+    monkeypatch.setattr("recovery.engine.apply.apply.enqueue", away(1, lambda *_: 0))
     with pytest.raises(StoreUnavailable):
         world.pump()
     (child,) = [d for d in world.decisions(process_id).values() if d.actor == "step"]

@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from recovery.engine.lifecycle import hand as hands
-from recovery.engine.lifecycle.hand import Hand, Watch
-from recovery.engine.lifecycle.pace import ALONE, BATCH_SECONDS, LEAST_SLOW, SHORT, Pace
-from recovery.engine.lifecycle.steps import ClaimedTask, Ended
+from recovery.engine.run import hand as hands
+from recovery.engine.run.hand import Hand, Watch
+from recovery.engine.run.pace import ALONE, BATCH_SECONDS, LEAST_SLOW, SHORT, Pace
+from recovery.engine.steps import ClaimedTask, Ended
 from recovery.records import Decision, Task
 from tests.waiting import wait_until
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from recovery import Promise, Recovery
-from recovery.engine.lifecycle.pins import delay_between
+from recovery.engine.run.pins import delay_between
 from recovery.errors import InputError
 from recovery.health.process import look, repair
 from recovery.records import ProcessState, Worker

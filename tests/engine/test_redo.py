@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 
 from recovery import Promise
 from recovery.engine import read_each
-from recovery.engine.lifecycle.steps import Ended
-from recovery.engine.operations.redo import preview_redo, redo, redo_process
-from recovery.engine.operations.restart import restart
+from recovery.engine.operators.redo import preview_redo, redo, redo_process
+from recovery.engine.operators.restart import restart
+from recovery.engine.steps import Ended
 from recovery.errors import InputError, ProcessNotFound
 from recovery.health import look
 from recovery.records import ProcessState
 from recovery.rules import Rule
 from recovery.settings import Settings
-from recovery.store.operations.redos import KEPT_LIVES
+from recovery.store.operators.redos import KEPT_LIVES
 from tests.store.writing import contents
 from tests.world import World, by_message_only, check_quiet
 
@@ -427,7 +427,7 @@ def test_what_can_not_be_restarted(world: World) -> None:
 
 
 def test_while_it_is_carried_out_nothing_else_is_said_of_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    from recovery.engine.operations import redo as module
+    from recovery.engine.operators import redo as module
 
     world.app.process("order")(lambda: 1)
     process_id = world.start("order")

@@ -10,9 +10,9 @@ import pytest
 
 from recovery import Recovery, Settings
 from recovery.engine import Batches, Result, Slot
-from recovery.engine.lifecycle import refusing
-from recovery.engine.lifecycle.pace import Pace
-from recovery.engine.operations.redo import redo_process
+from recovery.engine.operators.redo import redo_process
+from recovery.engine.run import refusing
+from recovery.engine.run.pace import Pace
 from recovery.health.process import look, repair
 from recovery.queue import MessageId
 from recovery.records import Decision, DecisionState, ProcessState, Refused, RetryState, Worker

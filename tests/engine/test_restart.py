@@ -10,12 +10,12 @@ import pytest
 
 from recovery import InputError, ProcessBroken, ProcessNotFound
 from recovery.engine import Result, Slot, rebuild_graphs
-from recovery.engine.lifecycle.breaking import break_process
-from recovery.engine.lifecycle.complete import too_large
-from recovery.engine.lifecycle.interrupt import interrupt
-from recovery.engine.lifecycle.reopen import reopen
-from recovery.engine.lifecycle.steps import Applied, Ended
-from recovery.engine.operations.restart import Restarts, restart_process, restart_selected
+from recovery.engine.apply.complete import too_large
+from recovery.engine.apply.interrupt import interrupt
+from recovery.engine.apply.reopen import reopen
+from recovery.engine.end.breaking import break_process
+from recovery.engine.operators.restart import Restarts, restart_process, restart_selected
+from recovery.engine.steps import Applied, Ended
 from recovery.records import Decision, DecisionState, ErrorInfo, Outcome, ProcessState
 from recovery.records.ids import record_id
 from recovery.store import Restarted, Selection

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from recovery import Recovery
-from recovery.engine.lifecycle.results import pause_after
+from recovery.engine.end.results import pause_after
 from recovery.errors import ProcessBroken, ResultTimeout
 from recovery.records import ErrorInfo, Process, ProcessState
 from tests.store.writing import put

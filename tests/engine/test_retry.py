@@ -209,7 +209,7 @@ def test_a_type_says_for_its_actors_and_an_actor_and_a_task_say_for_themselves(w
 
 
 def test_an_operators_word_counts_for_the_next_failure(world: World) -> None:
-    from recovery.engine.operations.overrides import ActorOverrides
+    from recovery.engine.operators.overrides import ActorOverrides
 
     process_id = start(world, failing(9), retry=LATER)
     ActorOverrides(world.app.resources).set("order", {"retry_initial": 5.0, "retry_maximum": 5.0})
@@ -259,7 +259,7 @@ def test_a_task_that_was_queued_at_the_end_of_the_calendar_is_retried(world: Wor
 
 
 def test_a_time_that_is_cut_while_it_waits_ends_it(world: World) -> None:
-    from recovery.engine.operations.overrides import ActorOverrides
+    from recovery.engine.operators.overrides import ActorOverrides
 
     process_id = start(world, failing(1), retry=LATER)
     ActorOverrides(world.app.resources).set("order", {"task_timeout": 30.0})
@@ -271,7 +271,7 @@ def test_a_time_that_is_cut_while_it_waits_ends_it(world: World) -> None:
 
 def test_a_time_that_is_cut_and_given_back_brings_no_retry_sooner(world: World) -> None:
     """The deadline was moved for the task_timeout; the time of the next retry was not."""
-    from recovery.engine.operations.overrides import ActorOverrides
+    from recovery.engine.operators.overrides import ActorOverrides
 
     process_id, overrides = start(world, failing(1), retry=LATER), ActorOverrides(world.app.resources)
     before = only(world, process_id)

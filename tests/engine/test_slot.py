@@ -12,7 +12,7 @@ import pytest
 
 from recovery import Recovery, heartbeat
 from recovery.engine import Host, Result, Slot
-from recovery.engine.lifecycle import attempt
+from recovery.engine.run import slot as attempt
 from recovery.errors import NotInActor
 from recovery.records import Decision, DecisionState, ProcessState
 from recovery.records.ids import new_pass

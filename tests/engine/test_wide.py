@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.engine.lifecycle.apply import with_actors
-from recovery.engine.lifecycle.steps import Ended, records_of_children
+from recovery.engine.apply.apply import with_actors
+from recovery.engine.steps import Ended, records_of_children
 from recovery.records import Child, Decision, DecisionState, Outcome, Task
 from recovery.records.ids import record_id
 from recovery.store.lifecycle.graphs import Finished, projection

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from recovery import Recovery
-from recovery.engine.operations.abort import abort_process
+from recovery.engine.operators.abort import abort_process
 from recovery.records import OrderKind, Outcome, ProcessState
 from recovery.records.ids import new_pass
 from recovery.rules import Rule

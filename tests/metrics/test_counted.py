@@ -20,7 +20,7 @@ from recovery.drill.promises import Promise, Step
 from recovery.drill.report import Report, measured
 from recovery.drill.sightings import Probe
 from recovery.engine import Slot, declare_schedules, outages
-from recovery.engine.operations.overrides import ProcessTypeOverrides
+from recovery.engine.operators.overrides import ProcessTypeOverrides
 from recovery.errors import StartRefused, StoreUnavailable
 from recovery.metrics.counting import observe_all
 from recovery.queue.signing import UNSIGNED

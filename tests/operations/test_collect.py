@@ -15,8 +15,8 @@ import pyarrow.parquet
 import pytest
 
 from recovery import operations
-from recovery.engine.lifecycle.removal import finish_removal, remove
-from recovery.engine.operations.redo import preview_redo, redo_process
+from recovery.engine.end.removal import finish_removal, remove
+from recovery.engine.operators.redo import preview_redo, redo_process
 from recovery.errors import InputError, ProcessNotFound
 from recovery.health import look
 from recovery.operations import Asked, parquet
@@ -28,7 +28,7 @@ from recovery.records.operation import ExportFormat
 from recovery.records.schedule import Schedule
 from recovery.rules import Rule
 from recovery.settings import Settings
-from recovery.store.operations.removals import Begun
+from recovery.store.operators.removals import Begun
 from recovery.store.views.exports import Whole
 from tests.operations.exported import RECORDS, at_rest, ended, export_of, lines_of, long_ago, made, records, removed
 from tests.operations.ordering import Ordering, adds_up

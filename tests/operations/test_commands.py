@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from recovery import InputError, operations
-from recovery.engine.operations.auditing import origin
+from recovery.engine.operators.auditing import origin
 from recovery.operations import Asked
 from recovery.records import Operation, OperationState
 from recovery.settings import Settings

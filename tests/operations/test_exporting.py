@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from recovery.engine.operations.redo import redo_process
+from recovery.engine.operators.redo import redo_process
 from recovery.errors import DamagedRecord, InputError
 from recovery.health import look, repair
 from recovery.operations.export import take_out

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from recovery import InputError, operations
-from recovery.engine.operations.saved_searches import remove_search, save_search
+from recovery.engine.operators.saved_searches import remove_search, save_search
 from recovery.operations import advance as advancing
 from recovery.operations.advance import advance
 from recovery.operations.kinds import Kind, repairing

@@ -17,7 +17,7 @@ import pytest
 from recovery import operations
 from recovery.cli.schedule_collect import HELP
 from recovery.engine import Keys, look_at, order
-from recovery.engine.operations.schedules import Schedules
+from recovery.engine.operators.schedules import Schedules
 from recovery.errors import InputError
 from recovery.operations import Asked
 from recovery.operations.scheduled import schedule_operation
@@ -27,7 +27,7 @@ from recovery.records.schedule import Schedule
 from recovery.scan import ScanResult, ScheduleScanner
 from recovery.search import parse
 from recovery.settings import Settings
-from recovery.store.operations.operation_records import Operations
+from recovery.store.operators.operation_records import Operations
 from tests.docs.blocks import ROOT
 from tests.faults import Died
 from tests.operations.ordering import Ordering

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from recovery.engine import look_at
-from recovery.engine.lifecycle import slots
-from recovery.engine.lifecycle.apply import apply
-from recovery.engine.lifecycle.fencing import STARTED_BEFORE
-from recovery.engine.lifecycle.reading import read_each
-from recovery.engine.lifecycle.removal import remove
-from recovery.engine.operations.schedules import Schedules
+from recovery.engine.apply.apply import apply
+from recovery.engine.apply.reading import read_each
+from recovery.engine.end.fencing import STARTED_BEFORE
+from recovery.engine.end.removal import remove
+from recovery.engine.operators.schedules import Schedules
+from recovery.engine.start import occurrences as slots
 from recovery.health import look, repair
 from recovery.operations.imports import read_back
 from recovery.records import ProcessState

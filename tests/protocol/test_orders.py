@@ -14,9 +14,9 @@ import pytest
 from pymongo.collection import Collection
 
 from recovery.engine import break_off
-from recovery.engine.lifecycle.removal import remove
-from recovery.engine.operations.overrides import ProcessTypeOverrides
-from recovery.engine.operations.redo import redo_process
+from recovery.engine.end.removal import remove
+from recovery.engine.operators.overrides import ProcessTypeOverrides
+from recovery.engine.operators.redo import redo_process
 from recovery.errors import InputError
 from recovery.health import look
 from recovery.records import ErrorInfo, OrderKind, Process, ProcessState, mark_of
@@ -24,7 +24,7 @@ from recovery.records.ids import new_pass
 from recovery.rules import Rule
 from recovery.settings import Settings
 from recovery.store import creation, schema
-from recovery.store.operations.orders import Orders
+from recovery.store.operators.orders import Orders
 from tests.documents import database_of
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from recovery import Settings
-from recovery.engine.operations.redo import redo_process
+from recovery.engine.operators.redo import redo_process
 from recovery.records import Graph, Life, Process, ProcessState
 from recovery.records.ids import new_pass
 from tests.protocol.harness import RESULT, World

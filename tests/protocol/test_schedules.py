@@ -10,8 +10,8 @@ import pytest
 
 from recovery import Settings
 from recovery.engine import Keys, break_off, declare_schedules
-from recovery.engine.lifecycle.slots import instances
-from recovery.engine.operations.schedules import Schedules
+from recovery.engine.operators.schedules import Schedules
+from recovery.engine.start.occurrences import instances
 from recovery.records import ErrorInfo
 from recovery.records.schedule import Schedule
 from recovery.scan import ScheduleScanner

@@ -10,7 +10,7 @@ import pytest
 
 from recovery import store as store_module
 from recovery.engine import rebuild_graphs
-from recovery.engine.operations.restart import Restarts, restart_selected
+from recovery.engine.operators.restart import Restarts, restart_selected
 from recovery.errors import InputError
 from recovery.records import DecisionState, ErrorInfo, ProcessState
 from recovery.records.ids import record_id

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from recovery.engine.lifecycle.breaking import break_process
+from recovery.engine.end.breaking import break_process
 from recovery.health import look, repair
 from recovery.records import ErrorInfo, ProcessState
 from recovery.repair import Repairer

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from recovery import Settings
-from recovery.engine.operations.restart import restart_process
+from recovery.engine.operators.restart import restart_process
 from recovery.health import look
 from recovery.records import DecisionState, ProcessState
 from recovery.rules import Finding, Repair, Rule

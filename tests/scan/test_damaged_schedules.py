@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from recovery.engine.operations.schedules import Schedules
+from recovery.engine.operators.schedules import Schedules
 from recovery.errors import InputError
 from recovery.health.model import Cause, Level
 from recovery.health.schedules import schedules as check_schedules

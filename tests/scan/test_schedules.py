@@ -11,11 +11,11 @@ from unittest.mock import patch
 import pytest
 
 from recovery.engine import Keys, break_off, declare_schedules, look_at
-from recovery.engine.lifecycle import slots
-from recovery.engine.lifecycle.slots import instances
-from recovery.engine.operations.markers import clear_marker
-from recovery.engine.operations.overrides import ProcessTypeOverrides
-from recovery.engine.operations.schedules import Schedules
+from recovery.engine.operators.markers import clear_marker
+from recovery.engine.operators.overrides import ProcessTypeOverrides
+from recovery.engine.operators.schedules import Schedules
+from recovery.engine.start import occurrences as slots
+from recovery.engine.start.occurrences import instances
 from recovery.errors import InputError, ServerUnavailable
 from recovery.records import ErrorInfo, Marker, ProcessState, Worker
 from recovery.records.schedule import Schedule, SlotOutcome

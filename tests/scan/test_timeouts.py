@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 from pymongo.errors import AutoReconnect
 
 from recovery import ProcessBroken, heartbeat
-from recovery.engine.operations.redo import redo_process
+from recovery.engine.operators.redo import redo_process
 from recovery.errors import ClaimLost
 from recovery.records import DecisionState, Interruption, ProcessState
 from recovery.repair import processes

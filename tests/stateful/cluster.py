@@ -24,13 +24,14 @@ from pymongo.errors import PyMongoError
 from recovery import Recovery, Settings, heartbeat
 from recovery.engine import Applier, Batches, Resources, Slot
 from recovery.engine.actors.context import current
-from recovery.engine.lifecycle import attempt, batches, hand
-from recovery.engine.lifecycle.batches import Hints
-from recovery.engine.lifecycle.hand import Hand, Relieve, Watch
-from recovery.engine.lifecycle.pace import Pace
-from recovery.engine.operations.abort import abort_process
-from recovery.engine.operations.redo import redo_process
-from recovery.engine.operations.restart import restart_process, restart_selected
+from recovery.engine.operators.abort import abort_process
+from recovery.engine.operators.redo import redo_process
+from recovery.engine.operators.restart import restart_process, restart_selected
+from recovery.engine.run import batches, hand
+from recovery.engine.run import slot as attempt
+from recovery.engine.run.batches import Hints
+from recovery.engine.run.hand import Hand, Relieve, Watch
+from recovery.engine.run.pace import Pace
 from recovery.errors import BrokerError, StoreError
 from recovery.queue import Kept, MessageId, parse_id
 from recovery.records import Worker

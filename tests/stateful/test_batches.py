@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from recovery import metrics
-from recovery.engine.lifecycle.trying import Result
+from recovery.engine.run.trying import Result
 from recovery.errors import StoreRefused, StoreUnavailable
 from recovery.records import Outcome, to_document
 from recovery.records.ids import new_pass

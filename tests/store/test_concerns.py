@@ -14,8 +14,8 @@ from pymongo.collection import Collection
 from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent, register
 
 from recovery import ProcessBroken, Recovery, Settings
-from recovery.engine.operations.abort import abort_process
-from recovery.engine.operations.schedules import Schedules, declare_schedules
+from recovery.engine.operators.abort import abort_process
+from recovery.engine.operators.schedules import Schedules, declare_schedules
 from recovery.health.servers import concerns
 from recovery.records import Phase
 from recovery.scan import DecisionScanner

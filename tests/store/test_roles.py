@@ -19,13 +19,13 @@ from recovery.drill.flock import Flock
 from recovery.drill.orders import Kind
 from recovery.drill.readiness import muster
 from recovery.engine import Keys
-from recovery.engine.lifecycle.removal import remove
-from recovery.engine.operations.markers import clear_marker
-from recovery.engine.operations.overrides import ActorOverrides, ProcessTypeOverrides
-from recovery.engine.operations.redo import redo_process
-from recovery.engine.operations.restart import restart_process
-from recovery.engine.operations.saved_searches import read_search, remove_search, save_search
-from recovery.engine.operations.schedules import Schedules
+from recovery.engine.end.removal import remove
+from recovery.engine.operators.markers import clear_marker
+from recovery.engine.operators.overrides import ActorOverrides, ProcessTypeOverrides
+from recovery.engine.operators.redo import redo_process
+from recovery.engine.operators.restart import restart_process
+from recovery.engine.operators.saved_searches import read_search, remove_search, save_search
+from recovery.engine.operators.schedules import Schedules
 from recovery.errors import (
     CustomIdTaken,
     DamagedRecord,

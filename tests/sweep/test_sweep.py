@@ -25,8 +25,8 @@ from recovery.records.ids import new_process_id, record_id
 from recovery.rules import Rule
 from recovery.settings import Settings
 from recovery.store import schema
-from recovery.store.operations.operation_records import Operations
-from recovery.store.operations.operation_results import OperationResults
+from recovery.store.operators.operation_records import Operations
+from recovery.store.operators.operation_results import OperationResults
 from recovery.store.views.ranges import Range
 from recovery.survey import examine
 from recovery.survey.read import RangeCounts, look_for_tasks, survey

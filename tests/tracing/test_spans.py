@@ -12,8 +12,8 @@ from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler
 
 from recovery import Backoff
-from recovery.engine.lifecycle import applier as applying
-from recovery.engine.operations.redo import redo_process
+from recovery.engine.apply import outbox as applying
+from recovery.engine.operators.redo import redo_process
 from recovery.records.ids import START_TASK
 from recovery.repair import Repairer
 from recovery.scan import DecisionScanner, rescue

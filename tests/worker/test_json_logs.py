@@ -59,7 +59,7 @@ def test_each_line_says_what_it_is_of(stack: Stack, settings: Settings, pool: st
     assert failure["exception"].endswith("ValueError: a cause\nof two lines")
     ends = {(line["process"], line["task"]) for line in log if " attempt 1: f" in line["message"]}
     assert ends == {tuple(key.split("/")) for key in decisions}, "what the engine says of an attempt has its fields"
-    refusal = of("recovery.engine.lifecycle.retrying", "not today")
+    refusal = of("recovery.engine.run.retrying", "not today")
     assert refusal["process"] == refused and refusal["extra"]["error_kind"] == "ValueError"
     assert "process" not in of("celery.apps.worker", " ready.")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from recovery.engine.lifecycle.abort import REASON_LENGTH, abort_as_seen
+from recovery.engine.end.abort import REASON_LENGTH, abort_as_seen
 from recovery.operations.kinds.base import Kind, Planned, plan_each
 from recovery.records import Operation, OperationResult, Process, ProcessState
 

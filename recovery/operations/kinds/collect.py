@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from recovery.engine.end.removal import being_removed, remove
 from recovery.engine.isolation import in_a_line, is_of_servers
-from recovery.engine.lifecycle.removal import being_removed, remove
 from recovery.errors import InputError
 from recovery.operations.export import NOTHING, Exported, append, take_out
 from recovery.operations.kinds.base import Kind, Planned, described, ended, plan_each

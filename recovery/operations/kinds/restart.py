@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from recovery.engine.operations.restart_many import restart_many
+from recovery.engine.operators.restart_many import restart_many
 from recovery.operations.kinds.base import Kind, Planned, plan_each
 from recovery.records import Operation, OperationResult, Process, ProcessState
 

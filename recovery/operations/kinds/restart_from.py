@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from recovery.engine.lifecycle.redo import take_over
-from recovery.engine.operations.redo import redo
+from recovery.engine.end.redo import take_over
+from recovery.engine.operators.redo import redo
 from recovery.operations.kinds.base import Kind, Planned, found, totals_of
 from recovery.plurals import count
 from recovery.records import Decision, DecisionState, Operation, OperationResult, Process, ProcessState

@@ -28,7 +28,7 @@ from recovery.store.clock import told_by
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import earlier, record_range
-from recovery.store.operations.orders import Orders
+from recovery.store.operators.orders import Orders
 from recovery.store.views.exports import Whole
 
 _DUPLICATE = 11000

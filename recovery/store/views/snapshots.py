@@ -19,7 +19,7 @@ from recovery.store import creation, schema
 from recovery.store.briefs import DECISION_FIELDS, PROCESS_FIELDS, children_of, decision_of, process_of
 from recovery.store.client import Document
 from recovery.store.expressions import record_range
-from recovery.store.operations.orders import Orders
+from recovery.store.operators.orders import Orders
 from recovery.store.reading import Read, read
 from recovery.store.wrong_types import wrong_types
 

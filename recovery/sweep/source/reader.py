@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from recovery.engine import Resources
 from recovery.engine.naming import hint
-from recovery.engine.operations.saved_searches import read_search
+from recovery.engine.operators.saved_searches import read_search
 from recovery.errors import InputError
 from recovery.limits import available_cpus
 from recovery.repair import look_at_all

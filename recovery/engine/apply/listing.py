@@ -1,0 +1,79 @@
+"""What a broken process is listed for, listed again: the list was lost, or a part of it.
+
+As it was listed when it broke: from the failed decision, or, where the process broke for something else, from the
+process's own error. Whatever was restarted or aborted meanwhile is listed no longer.
+"""
+
+from __future__ import annotations
+
+from recovery.engine.apply.interrupt import unlist_stale
+from recovery.engine.apply.rebuild import rebuild_graph
+from recovery.engine.end.breaking import list_interruption, remove_superseded, unlist_past_lives
+from recovery.engine.resources import Resources
+from recovery.records import Decision, DecisionState, ErrorInfo, Process, ProcessState
+from recovery.records.ids import record_id, split_record_id
+
+UNKNOWN = "Unknown"
+"""Kind of the error of what somebody broke, of which nobody has kept why."""
+
+
+def list_again(resources: Resources, record: str) -> bool:
+    """List what a broken process has failed for, or can't go on for, under this task, `P/T`; False if it is not broken
+    for that, or no longer, or is listed."""
+    store = resources.store
+    process_id, task = split_record_id(record)
+    process = store.processes.find_committed(process_id)
+    if process is None or process.state is not ProcessState.BROKEN:
+        return False
+    if store.graphs.absent([process_id]):
+        rebuild_graph(resources, process_id)  # it tells what failed
+    decision = store.decisions.briefs([record]).get(record)
+    as_whole = task == process.start_task and (process.error is None or process.error.task is None)
+    if decision is not None and decision.state is DecisionState.FINISHED and decision.failed and not as_whole:
+        return _list_failed(resources, process, decision)
+    if not as_whole and not _given_up(resources, process, task, decision):
+        return False
+    return _list_process(resources, process, task, decision)
+
+
+def _list_failed(resources: Resources, process: Process, decision: Decision) -> bool:
+    """For a task that failed."""
+    assert decision.outcome is not None and decision.outcome.error is not None
+    store, restarts = resources.store, decision.restarts
+    if decision.epoch != process.epoch or not store.graphs.is_failed(process.id, decision.task_id, restarts):
+        return False
+    error = decision.outcome.error.evolve(task=decision.task_id, actor=decision.actor)
+    listed = list_interruption(resources, process, error, attempt=decision.attempts, restarts=restarts or 0)
+    remove_superseded(resources, [process.id], error)
+    unlist_stale(resources, process, decision)
+    return listed
+
+
+def _given_up(resources: Resources, process: Process, task: str, decision: Decision | None) -> bool:
+    """Whether a task has not failed, and its process can't go on for it or is broken for it alone."""
+    graph = resources.store.graphs.get(process.id)
+    restarts = (decision.restarts if decision is not None else None) or 0
+    if graph is None or not graph.failed:
+        return process.error is not None and process.error.task == task
+    return task in graph.failed and restarts <= graph.restarted.get(task, 0)
+
+
+def _list_process(resources: Resources, process: Process, task: str, decision: Decision | None) -> bool:
+    """For the process as a whole, or for a task that it can't go on for and that has not failed."""
+    store, restarts = resources.store, process.times_reopened
+    error = process.error
+    if error is None or (error.task or process.start_task) != task:
+        error = ErrorInfo(kind=UNKNOWN, message="why it can't go on is not known any more", task=task)
+    if error.task is not None:
+        restarts = max(restarts, (decision.restarts if decision is not None else None) or 0)
+    listed = list_interruption(resources, process, error, restarts=restarts)
+    remove_superseded(resources, [process.id], error)
+    now = store.processes.brief(process.id)
+    if now is None or now.state is not ProcessState.BROKEN or now.reopened != process.reopened:
+        # Set running since it was read, and who did that may be through already.
+        if task == process.start_task:
+            unlist_past_lives(resources, [process.id])
+        else:
+            life = process.times_reopened
+            store.interruptions.remove_before([(record_id(process.id, task), restarts + 1, life)])
+    return listed

@@ -1,0 +1,1 @@
+"""Attempts at tasks: claimed, called, and their ends written."""
