@@ -181,7 +181,7 @@ class Store:
     interruptions: Interruptions = of_collection("operators.interruptions:Interruptions", schema.INTERRUPTIONS)
     aborts: Aborts = of_database("operators.aborts:Aborts")
     restarts: Restarts = part(
-        "store.operations.restarts:Restarts",
+        "store.operators.restarts:Restarts",
         lambda store: (store._database, store._settings.message_timeout, store.preferences.task_timeouts),
     )
     redos: Redos = of_database("operators.redos:Redos")

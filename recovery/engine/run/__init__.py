@@ -1,1 +1,1 @@
-"""Attempts at tasks: claimed, called, and their ends written."""
+"""Attempts at tasks: they are claimed, their functions are called, and their ends are written."""
