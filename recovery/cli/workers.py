@@ -107,7 +107,7 @@ def worker(
 # At INFO Celery tells of every nudge: a line a second.
 def beat(app: AppOption = None, loglevel: LevelOption = LogLevel.WARNING) -> None:
     settings = _settings(app)
-    options = ["--scheduler", "recovery.worker.schedule:QuietScheduler", "--pidfile=", "--loglevel", loglevel.value]
+    options = ["--scheduler", "recovery.worker.beat:QuietScheduler", "--pidfile=", "--loglevel", loglevel.value]
     become_celery("beat", options, settings)
 
 

@@ -15,7 +15,7 @@ from recovery.demo.chaos import Chaos
 from recovery.errors import ServerError
 from recovery.stack import Child, Stack
 from recovery.store import Store
-from recovery.worker.config import SPARK_QUEUE
+from recovery.worker.celery_config import SPARK_QUEUE
 
 CONCURRENCY = 2
 READY_TIMEOUT = 60.0

@@ -24,7 +24,7 @@ from recovery.store.views.overview import DEADLINES
 
 SCANNERS = tuple(one.name for one in (WorkerScanner, DecisionScanner, GraphScanner, ProcessScanner, ScheduleScanner))
 NUDGES = "recovery.nudge"
-"""The queue of `recovery.worker.config`, which is not imported here: a command needs no Celery."""
+"""The queue of `recovery.worker.celery_config`, which is not imported here: a command needs no Celery."""
 
 NUDGES_WAITING = 5
 """A worker takes a nudge in milliseconds, also while its pool is full."""

@@ -1,6 +1,6 @@
 """The check of the slots: does an attempt keep one that it has lost its task for, and does each of them run tasks?
 
-Such a slot is freed by its worker's parent (`worker.slots.hung`), so what hangs now is there for a
+Such a slot is freed by its worker's parent (`worker.slots.hung_slots`), so what hangs now is there for a
 `worker_timeout` at most. That it was freed is told for a while, since what hung will hang again.
 """
 

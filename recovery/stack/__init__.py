@@ -12,7 +12,7 @@ that.
 from recovery.stack.child import Child
 from recovery.stack.mongod import Mongod
 from recovery.stack.replica_set import Member, ReplicaSet
-from recovery.stack.server import Server
+from recovery.stack.server_process import Server
 from recovery.stack.stack import Stack
 from recovery.stack.valkey import Valkey
 

@@ -19,7 +19,7 @@ from pymongo.errors import AutoReconnect, OperationFailure, PyMongoError
 
 from recovery.errors import ServerUnavailable
 from recovery.stack.mongod import NOT_YET_INITIALIZED, REPLICA_SET, Mongod
-from recovery.stack.server import START_TIMEOUT
+from recovery.stack.server_process import START_TIMEOUT
 
 T = TypeVar("T")
 

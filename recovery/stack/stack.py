@@ -25,7 +25,7 @@ from recovery.stack.child import Child, stop_all
 from recovery.stack.datadir import make_private
 from recovery.stack.mongod import Mongod
 from recovery.stack.replica_set import ReplicaSet
-from recovery.stack.server import Server
+from recovery.stack.server_process import Server
 from recovery.stack.valkey import Valkey
 
 # Over the settings' shutdown_grace (10 s), so that a worker gives back what it runs before it is killed.

@@ -18,7 +18,7 @@ from recovery.errors import ServerError
 from recovery.stack.binaries import find_binary, parse_version, version_line
 from recovery.stack.datadir import MARKER
 from recovery.stack.ports import HOST
-from recovery.stack.server import Server
+from recovery.stack.server_process import Server
 
 
 class Valkey(Server):

@@ -13,12 +13,12 @@ folder of ours (`counting`).
 
 import sys
 
-from recovery.worker.counting.folder import keep_metrics
+from recovery.worker.metrics_folder import keep_metrics
 
 _first = "prometheus_client" not in sys.modules
 keep_metrics()
 
-from recovery.worker.counting import values  # noqa: E402 - see above
+from recovery.worker.counting import counters as values
 
 if _first:  # else there are metrics already, which name their files in their own way
     values.install()

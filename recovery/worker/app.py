@@ -19,10 +19,11 @@ from recovery.errors import RecoveryError, SettingsError
 from recovery.printable import log_printable, printable_lines
 from recovery.queue.celery_app import OwnCelery, ignored_variables
 from recovery.settings import current
-from recovery.worker import bootsteps, logs, tasks
-from recovery.worker.canary import add_canary
-from recovery.worker.config import configuration
+from recovery.worker import bootsteps, logs
+from recovery.worker import celery_tasks as tasks
+from recovery.worker.celery_config import configuration
 from recovery.worker.messages import transport
+from recovery.worker.serving_canary import add_canary
 from recovery.worker.streams import StreamLogging
 
 log = logging.getLogger(__name__)

@@ -18,31 +18,31 @@ from recovery.metrics import counting
 from recovery.queue import parse_id, signer
 from recovery.store import check_server, roles
 from recovery.worker import control, hangup
-from recovery.worker.canary import consume_canary
-from recovery.worker.config import SPARK_QUEUE
-from recovery.worker.counting import folder
+from recovery.worker import metrics_folder as folder
+from recovery.worker.celery_config import SPARK_QUEUE
+from recovery.worker.celery_tasks import Running
 from recovery.worker.drain import Drain
 from recovery.worker.driving import Driving
 from recovery.worker.identity import identify
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.messages.intake import Intake
-from recovery.worker.messages.outage import OutageEnd
 from recovery.worker.messages.queue_consumption import QueueConsumption
 from recovery.worker.messages.stale import StaleMessages
 from recovery.worker.messages.transport import Channel
 from recovery.worker.operating import Operating
-from recovery.worker.pools import board_of, has_processes, processes, share_no_files
+from recovery.worker.outage_logs import OutageEnd
 from recovery.worker.scanning import NudgeConsumer, Scanning, keep_short
 from recovery.worker.sending import sign
+from recovery.worker.serving_canary import consume_canary
 from recovery.worker.sharing import save_actors
 from recovery.worker.slots.board import SharedBoard
 from recovery.worker.slots.children import allow_children
 from recovery.worker.slots.exits import Exits
 from recovery.worker.slots.fitness import Fitness
 from recovery.worker.slots.freeing import by_ending, by_killing
-from recovery.worker.slots.hung import HungSlots
+from recovery.worker.slots.hung_slots import HungSlots
+from recovery.worker.slots.pools import board_of, has_processes, processes, share_no_files
 from recovery.worker.start_up import keep_what_is_imported, take_short_turns, wait_for_servers
-from recovery.worker.tasks import Running
 
 log = logging.getLogger(__name__)
 

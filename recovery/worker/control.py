@@ -11,7 +11,7 @@ from typing import Any
 from celery.worker.control import Panel, control_command
 
 from recovery.queue import LIVES, SETTINGS_CHANGED
-from recovery.worker.tasks import Running
+from recovery.worker.celery_tasks import Running
 
 COMMANDS = frozenset({SETTINGS_CHANGED, LIVES, "ping"})
 """All that a worker obeys. By its others Celery lets whoever reaches Redis end workers, take away their queues, or have

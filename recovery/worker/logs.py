@@ -21,8 +21,8 @@ from recovery.engine import LogContext
 from recovery.forms import LogFormat
 from recovery.json_logs import JsonFormatter, log_json
 from recovery.queue.broker import NOT_PUSHED, SENT_AGAIN
-from recovery.worker.messages.outage import Outage, OutageStart, is_logged_as_debug
 from recovery.worker.outage_lines import BREAKERS, OfPoolProcesses, OncePerOutage
+from recovery.worker.outage_logs import Outage, OutageStart, is_logged_as_debug
 
 FORMAT = "[%(asctime)s: %(levelname)s/%(processName)s] %(recovery)s%(message)s"
 """Celery's own, with what runs."""

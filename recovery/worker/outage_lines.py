@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 
 from recovery.errors import BrokerError, StoreUnavailable
-from recovery.worker.messages.outage import is_logged_as_debug
+from recovery.worker.outage_logs import is_logged_as_debug
 
 BREAKERS, WAITS = "recovery.retry.breaker", "recovery.waits"
 """Names of loggers."""

@@ -38,7 +38,7 @@ from recovery.scan.left_counts import CountsTaker
 from recovery.scan.lookout import Lookout
 from recovery.seldom import Seldom
 from recovery.store import schema
-from recovery.worker.config import NUDGE, SPARK_QUEUE, SWEEP
+from recovery.worker.celery_config import NUDGE, SPARK_QUEUE, SWEEP
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.messages.queue_consumption import QueueConsumption
 from recovery.worker.operating import Operating

@@ -8,7 +8,7 @@ from typing import Any
 from recovery.queue import Signer
 from recovery.queue.envelope import sweep_terms
 from recovery.queue.signing import HEADER
-from recovery.worker.config import NUDGE, SWEEP
+from recovery.worker.celery_config import NUDGE, SWEEP
 
 
 def sign(signer: Signer) -> Callable[..., None]:

@@ -17,7 +17,7 @@ from recovery.settings import Settings
 from recovery.stack import Stack
 from recovery.stack.ports import free_port
 from recovery.store import Store, creation
-from recovery.worker.config import NUDGE
+from recovery.worker.celery_config import NUDGE
 from recovery.worker.scanning import NUDGES_KEPT
 from tests.cli.command import Done, recovery, refused
 from tests.waiting import wait_until

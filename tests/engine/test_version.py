@@ -18,7 +18,7 @@ from recovery.engine import application_version
 from recovery.engine.application_version import default_version
 from recovery.errors import InputError
 from recovery.settings import load
-from recovery.worker.canary import add_canary
+from recovery.worker.serving_canary import add_canary
 
 
 def of(*functions: Any) -> str:

@@ -12,7 +12,7 @@ import redis
 
 from recovery.queue.aside import ASIDE
 from recovery.stack.child import Child
-from recovery.worker.config import NUDGE, SPARK_QUEUE
+from recovery.worker.celery_config import NUDGE, SPARK_QUEUE
 from tests.cluster.conftest import Cluster
 from tests.cluster.conftest import cluster as cluster
 from tests.waiting import wait_until

@@ -11,7 +11,7 @@ import pytest
 from recovery.limits import LONGEST
 from recovery.queue import Signer, encode, parse_id, remake
 from recovery.queue.signing import UNSIGNED
-from recovery.worker.config import NUDGE, SPARK_QUEUE, SWEEP
+from recovery.worker.celery_config import NUDGE, SPARK_QUEUE, SWEEP
 from recovery.worker.control import COMMANDS
 from recovery.worker.messages.intake import Intake
 from tests.cluster.conftest import Cluster

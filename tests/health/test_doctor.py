@@ -38,7 +38,7 @@ from recovery.store import creation
 from recovery.store.views import condition
 from recovery.store.views.overview import time_limit
 from recovery.sweep import java
-from recovery.worker.config import NUDGE
+from recovery.worker.celery_config import NUDGE
 from tests.health.conftest import asked, worker
 from tests.store.writing import put
 from tests.world import World

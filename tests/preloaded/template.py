@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 import recovery.worker
 from recovery.metrics import WORKERS_LOST
 from recovery.settings import current
-from recovery.worker.counting import folder
+from recovery.worker import metrics_folder as folder
 
 MOST = 1_000_000
 """Bytes of an order."""

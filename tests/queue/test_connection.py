@@ -29,7 +29,7 @@ from recovery.queue import remote as control
 from recovery.queue.remote import tell_workers
 from recovery.settings import load
 from recovery.worker.messages import transport
-from recovery.worker.config import configuration
+from recovery.worker.celery_config import configuration
 url, said = sys.argv[1], {}
 control.WITHIN = 30  # it is about what is said, not about how fast
 

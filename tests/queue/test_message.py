@@ -20,7 +20,7 @@ from recovery.queue import Broker, MessageId, encode, parse_id, remake
 from recovery.records.ids import child_task_id, new_pass, new_process_id, record_id
 from recovery.settings import Settings
 from recovery.store import Queued
-from recovery.worker.config import configuration
+from recovery.worker.celery_config import configuration
 from tests.examples import examples
 
 ACTOR = "add.up-2"

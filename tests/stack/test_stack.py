@@ -18,7 +18,8 @@ from pymongo.errors import OperationFailure
 
 from recovery.errors import DataDirectoryError, InputError, PortTaken, ServerUnavailable
 from recovery.settings import Settings
-from recovery.stack import Mongod, Stack, Valkey, datadir, server
+from recovery.stack import Mongod, Stack, Valkey, datadir
+from recovery.stack import server_process as server
 from recovery.stack.ports import HOST, free_port, is_free
 from tests.preloaded.process import NEVER
 from tests.waiting import wait_until

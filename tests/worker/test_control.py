@@ -14,10 +14,10 @@ from celery.worker.control import Panel
 from recovery.queue import LIVES, SETTINGS_CHANGED
 from recovery.settings import Settings
 from recovery.worker import control
+from recovery.worker.celery_tasks import Running
 from recovery.worker.identity import identify
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.messages.queue_consumption import QueueConsumption
-from recovery.worker.tasks import Running
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.waiting import wait_until

@@ -17,7 +17,7 @@ from tests.cli.command import environment as environment_of_command
 
 COUNT = """
 import recovery.worker
-from recovery.worker.counting import file
+from recovery.worker import counter_files as file
 from recovery import metrics
 file.LOOK_EVERY = -1.0
 def count(n=1): metrics.REQUEUES.labels("DUE", "pack").inc(n)
@@ -103,8 +103,8 @@ def test_a_folder_that_somebody_else_made_instead_is_not_written_to(tmp_path: Pa
 def test_a_file_that_is_cut_off_is_written_anew(tmp_path: Path) -> None:
     """As a process leaves it whose machine lost its power."""
     (tmp_path / "counter_1-0.db").write_bytes(b"\xff\xff\xff\x00" + b"x" * 20)
-    code = "from recovery.worker.counting.values import CountedValue\n"
-    code += "import recovery.worker.counting.values as values\nvalues.who_counts = lambda: '1-0'\ncount(2); count()"
+    code = "from recovery.worker.counters import CountedValue\n"
+    code += "import recovery.worker.counters as values\nvalues.who_counts = lambda: '1-0'\ncount(2); count()"
     program = Program(code, environment(tmp_path, PROMETHEUS_MULTIPROC_DIR=str(tmp_path)))
     assert program.end()[0] == 0
     assert counted(tmp_path) == 3
@@ -112,7 +112,7 @@ def test_a_file_that_is_cut_off_is_written_anew(tmp_path: Path) -> None:
 
 def test_a_successor_goes_on_with_what_its_predecessor_counted(tmp_path: Path) -> None:
     for _ in range(2):
-        code = "import recovery.worker.counting.values as values\nvalues.who_counts = lambda: '1-0'\ncount(2)"
+        code = "import recovery.worker.counters as values\nvalues.who_counts = lambda: '1-0'\ncount(2)"
         program = Program(code, environment(tmp_path, PROMETHEUS_MULTIPROC_DIR=str(tmp_path)))
         assert program.end()[0] == 0
     assert counted(tmp_path) == 4
@@ -222,7 +222,7 @@ def test_a_thread_that_counts_while_another_forks_does_not_stop_what_is_forked(t
     code = """
 import os, threading
 from prometheus_client import REGISTRY
-from recovery.worker.counting.values import CountedValue
+from recovery.worker.counters import CountedValue
 held, go_on = threading.Event(), threading.Event()
 def hold():
     with LOCK:

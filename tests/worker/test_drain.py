@@ -20,11 +20,12 @@ import pytest
 from recovery.errors import StoreUnavailable
 from recovery.scan import rescue
 from recovery.settings import Settings
-from recovery.worker import drain, tasks
+from recovery.worker import celery_tasks as tasks
+from recovery.worker import drain
+from recovery.worker.celery_tasks import Running
 from recovery.worker.drain import Drain
 from recovery.worker.slots.board import HUNG, ThreadBoard
 from recovery.worker.slots.fitness import Fitness
-from recovery.worker.tasks import Running
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.living import lives

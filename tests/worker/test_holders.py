@@ -12,9 +12,9 @@ import pytest
 from recovery import Recovery
 from recovery.records.ids import HOLDER_END, holder
 from recovery.settings import Settings
-from recovery.worker import tasks
+from recovery.worker import celery_tasks as tasks
+from recovery.worker.celery_tasks import Running
 from recovery.worker.slots.fitness import Fitness
-from recovery.worker.tasks import Running
 
 
 def test_each_thread_claims_in_its_own_name(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

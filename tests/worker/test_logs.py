@@ -26,7 +26,7 @@ from recovery.scan import DecisionScanner
 from recovery.stack import Child, Mongod, Stack, Valkey
 from recovery.stack.ports import HOST
 from recovery.worker.logs import _AlsoOfOutage, _SingleTasks
-from recovery.worker.messages.outage import Outage
+from recovery.worker.outage_logs import Outage
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.waiting import wait_until

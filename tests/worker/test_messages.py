@@ -19,7 +19,7 @@ from recovery.queue.aside import ASIDE
 from recovery.records.ids import new_pass, new_process_id
 from recovery.stack.child import Child
 from recovery.store import Queued
-from recovery.worker.config import NUDGE, SPARK_QUEUE, SWEEP
+from recovery.worker.celery_config import NUDGE, SPARK_QUEUE, SWEEP
 from tests.cluster.conftest import Cluster
 from tests.cluster.conftest import cluster as cluster
 from tests.queue.shapes import ARGUMENT, bomb, command, commands, damaged

@@ -11,8 +11,8 @@ import pytest
 from billiard import heap
 
 from recovery.settings import Settings
-from recovery.worker import pools
-from recovery.worker.config import configuration
+from recovery.worker.celery_config import configuration
+from recovery.worker.slots import pools
 from tests.cli.command import environment
 
 
@@ -37,7 +37,7 @@ def test_a_pool_shares_memory_without_a_temporary_folder(monkeypatch: pytest.Mon
 
 def test_as_many_processes_as_cpus_that_may_be_used() -> None:
     code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-    code += "from recovery.settings import load; from recovery.worker.config import configuration\n"
+    code += "from recovery.settings import load; from recovery.worker.celery_config import configuration\n"
     code += "print(configuration(load(), [])['worker_concurrency'])"
     run = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
     assert run.stdout == "1\n"

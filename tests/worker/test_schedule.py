@@ -10,7 +10,7 @@ import redis
 
 from recovery.settings import Settings
 from recovery.stack.valkey import Valkey
-from recovery.worker.config import NUDGE, SPARK_QUEUE, SWEEP, configuration
+from recovery.worker.celery_config import NUDGE, SPARK_QUEUE, SWEEP, configuration
 from tests.cli.command import ROOT, command, environment
 from tests.waiting import wait_until
 
@@ -45,7 +45,7 @@ def test_an_outage_is_two_lines(settings: Settings, tmp_path: Path) -> None:
 
 
 def test_celerys_own_beat_has_it(settings: Settings) -> None:
-    assert configuration(settings, [])["beat_scheduler"] == "recovery.worker.schedule:QuietScheduler"
+    assert configuration(settings, [])["beat_scheduler"] == "recovery.worker.beat:QuietScheduler"
 
 
 def test_a_sweep_is_sent_only_if_it_is_wanted_and_as_it_is_wanted(settings: Settings) -> None:

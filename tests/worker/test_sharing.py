@@ -16,7 +16,7 @@ from recovery.records import ActorPreferences
 from recovery.settings import load
 from recovery.store.lifecycle.actors import KeptSettings
 from recovery.worker.bootsteps import prepare
-from recovery.worker.canary import add_canary
+from recovery.worker.serving_canary import add_canary
 from tests.store.writing import contents
 from tests.waiting import wait_until
 from tests.world import World

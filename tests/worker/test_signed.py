@@ -8,7 +8,7 @@ import pytest
 
 from recovery.queue import Broker, Signer
 from recovery.store import Queued
-from recovery.worker.config import NUDGE, SPARK_QUEUE
+from recovery.worker.celery_config import NUDGE, SPARK_QUEUE
 from tests.cluster.conftest import Cluster
 from tests.cluster.conftest import cluster as cluster
 from tests.waiting import wait_until

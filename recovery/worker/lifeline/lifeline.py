@@ -32,9 +32,9 @@ from recovery.store.views.members import Look
 from recovery.store.views.overview import time_limit
 from recovery.worker.identity import is_gone
 from recovery.worker.lifeline.judging import Judging
-from recovery.worker.lifeline.queues import ServedQueues
 from recovery.worker.lifeline.rescue import Rescue
 from recovery.worker.lifeline.rhythm import Rhythm
+from recovery.worker.lifeline.served_queues import ServedQueues
 from recovery.worker.messages.polls import POLLS, Polls
 from recovery.worker.messages.queue_consumption import QueueConsumption
 

@@ -21,7 +21,7 @@ from recovery import metrics
 from recovery.queue import MessageId, Signer, envelope, remake
 from recovery.queue.envelope import Refusal, Refused
 from recovery.seldom import Seldom
-from recovery.worker.config import NUDGE, SPARK_QUEUE, SWEEP
+from recovery.worker.celery_config import NUDGE, SPARK_QUEUE, SWEEP
 
 log = logging.getLogger(__name__)
 

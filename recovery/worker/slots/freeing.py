@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from recovery.worker.slots.board import HUNG, Board, Cell
-from recovery.worker.slots.hung import Free
+from recovery.worker.slots.hung_slots import Free
 from recovery.worker.slots.killing import kill_if
 
 log = logging.getLogger(__name__)

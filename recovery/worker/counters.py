@@ -11,8 +11,8 @@ from billiard.process import current_process
 from prometheus_client import REGISTRY, values
 from prometheus_client.mmap_dict import mmap_key
 
-from recovery.worker.counting.file import CounterFile
-from recovery.worker.counting.folder import FOLDER
+from recovery.worker.counting.counter_files import CounterFile
+from recovery.worker.metrics_folder import FOLDER
 
 
 def who_counts() -> str:

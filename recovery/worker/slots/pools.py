@@ -10,7 +10,7 @@ from billiard import heap
 from celery.concurrency.prefork import TaskPool as PreforkPool
 
 from recovery.worker.slots.board import Board, SharedBoard, ThreadBoard
-from recovery.worker.slots.own_pool import own_pool
+from recovery.worker.slots.pool_process import own_pool
 
 
 class Arena:

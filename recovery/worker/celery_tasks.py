@@ -17,7 +17,7 @@ from celery.worker.request import Request
 from recovery.engine import Actor, Batches, Recovery, Result, Slot, is_of_servers, tell
 from recovery.records.ids import holder
 from recovery.seldom import Seldom
-from recovery.worker.config import SPARK_QUEUE, SWEEP
+from recovery.worker.celery_config import SPARK_QUEUE, SWEEP
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.messages.hints import hints
 from recovery.worker.messages.stale import StaleMessages

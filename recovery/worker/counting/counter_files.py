@@ -23,7 +23,7 @@ from typing import IO, Any
 from prometheus_client.mmap_dict import MmapedDict
 
 from recovery.seldom import Seldom
-from recovery.worker.counting.folder import FOLDER, make_folder
+from recovery.worker.metrics_folder import FOLDER, make_folder
 
 SIZE = 1 << 16
 """Bytes that a file begins with."""

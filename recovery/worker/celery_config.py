@@ -45,7 +45,7 @@ def configuration(settings: Settings, actors: list[str]) -> dict[str, Any]:
         "task_create_missing_queues": True,
         "task_routes": {SWEEP: {"queue": SPARK_QUEUE}, **{actor: {"queue": actor} for actor in actors}},
         "beat_schedule": beat_schedule(settings),
-        "beat_scheduler": "recovery.worker.schedule:QuietScheduler",
+        "beat_scheduler": "recovery.worker.beat:QuietScheduler",
         "beat_max_loop_interval": settings.scan_interval,
     }
 

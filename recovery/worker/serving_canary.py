@@ -16,7 +16,7 @@ from typing import Any
 from recovery.drill.canary import canary_actor
 from recovery.drill.orders import CANARY, Victim
 from recovery.engine import Recovery
-from recovery.worker.tasks import Running
+from recovery.worker.celery_tasks import Running
 
 log = logging.getLogger(__name__)
 
