@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from recovery.stack.ports import HOST
+from recovery.stack.server_process import HOST
 
 
 class Way:

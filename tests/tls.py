@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.stack.ports import HOST
+from recovery.stack.server_process import HOST
 
 
 def certificate(folder: Path, name: str) -> tuple[Path, Path]:

@@ -1,6 +1,6 @@
 """Which of our errors one of Redis's is above the queue. `remote` has those of Celery's remote control.
 
-kombu's transport hands on redis-py's own: what stands in for a part of it (`recovery.worker.messages.taking`) takes
+kombu's transport hands on redis-py's own: what stands in for a part of it (`recovery.worker.messages.transport`) takes
 their names from here.
 """
 

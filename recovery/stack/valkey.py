@@ -15,10 +15,8 @@ from pathlib import Path
 import redis
 
 from recovery.errors import ServerError
-from recovery.stack.binaries import find_binary, parse_version, version_line
 from recovery.stack.datadir import MARKER
-from recovery.stack.ports import HOST
-from recovery.stack.server_process import Server
+from recovery.stack.server_process import HOST, Server, find_binary, parse_version, version_line
 
 
 class Valkey(Server):

@@ -22,9 +22,9 @@ from recovery.settings import current
 from recovery.worker import bootsteps, logs
 from recovery.worker import celery_tasks as tasks
 from recovery.worker.celery_config import configuration
+from recovery.worker.logs import StreamLogging
 from recovery.worker.messages import transport
 from recovery.worker.serving_canary import add_canary
-from recovery.worker.streams import StreamLogging
 
 log = logging.getLogger(__name__)
 

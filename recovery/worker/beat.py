@@ -1,19 +1,33 @@
-"""What beat sends and when, as Celery has it, but for what is said while Redis is away.
+"""What beat adds to Celery's: a scheduler that logs an outage of Redis once, signed messages, and short queues.
 
 Celery's own scheduler logs a traceback for each message that it can't send: with a nudge a second, thousands of lines
 for an outage of minutes. Here it is one line when the outage begins, and one when it is over. Nothing is kept in a
-file, which two beats could not share: a nudge that was not sent is not wanted later.
+file, which two beats could not share: a nudge that was not sent is not needed later.
+
+If there is a key, what beat sends is signed, because workers then take no other nudges and sweeps.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 from celery.beat import ScheduleEntry, Scheduler, SchedulingError
 
+from recovery.engine import Recovery
+from recovery.errors import BrokerError
+from recovery.queue import Broker, Signer
+from recovery.queue.envelope import sweep_terms
+from recovery.queue.signing import HEADER
+from recovery.seldom import Seldom
+from recovery.worker.celery_config import NUDGE, SPARK_QUEUE, SWEEP
+
 log = logging.getLogger(__name__)
+
+NUDGES_KEPT = 10
+"""Nudges that wait at most. One would do: it makes one worker scan; some more set several to work after an outage."""
 
 
 class QuietScheduler(Scheduler):  # type: ignore[misc]
@@ -50,3 +64,33 @@ class QuietScheduler(Scheduler):  # type: ignore[misc]
 
 def _line(error: Exception) -> str:
     return " ".join(str(error).split()).rstrip(".")
+
+
+def sign(signer: Signer) -> Callable[..., None]:
+    """What to do before a message is sent by Celery. For the signal `before_task_publish`."""
+
+    def add_signature(sender: str, body: Any, headers: dict[str, Any], **_: Any) -> None:
+        if signer.signs and sender in (NUDGE, SWEEP):
+            asked = [body[1].get(name) for name in ("repair", "every")]
+            rest = sweep_terms(headers["expires"], *asked) if sender == SWEEP else ""
+            headers[HEADER] = signer.sign(sender, headers["id"], rest)
+
+    return add_signature
+
+
+def keep_short(app: Recovery) -> Callable[..., None]:
+    """What to do after a nudge was sent, or a sweep asked for: leave only the last few. For the signal
+    `after_task_publish`."""
+
+    broker, said = Broker(app.settings.broker_url), Seldom(log)  # not app.resources: a beat needs no MongoDB
+
+    def cut(sender: str | None = None, **_: Any) -> None:
+        if (queue := {NUDGE: NUDGE, SWEEP: SPARK_QUEUE}.get(sender or "")) is not None:
+            try:
+                broker.cut(queue, NUDGES_KEPT)
+                if queue == NUDGE:
+                    broker.note_nudge()
+            except BrokerError as error:
+                said.warning("%s not cut (%s); after the next message", queue, error)
+
+    return cut

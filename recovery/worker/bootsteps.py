@@ -12,44 +12,38 @@ from celery.worker.consumer import Gossip, Mingle
 
 from recovery import tracing
 from recovery.drill.orders import CANARY
-from recovery.engine import Recovery, declare_schedules
-from recovery.errors import RecoveryError, StoreDenied
+from recovery.engine import Recovery
+from recovery.errors import RecoveryError
 from recovery.metrics import counting
 from recovery.queue import parse_id, signer
-from recovery.store import check_server, roles
-from recovery.worker import control, hangup
+from recovery.worker import control
+from recovery.worker import control as hangup
 from recovery.worker import metrics_folder as folder
+from recovery.worker.beat import keep_short, sign
 from recovery.worker.celery_config import SPARK_QUEUE
 from recovery.worker.celery_tasks import Running
 from recovery.worker.drain import Drain
-from recovery.worker.driving import Driving
 from recovery.worker.identity import identify
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.messages.intake import Intake
 from recovery.worker.messages.queue_consumption import QueueConsumption
 from recovery.worker.messages.stale import StaleMessages
 from recovery.worker.messages.transport import Channel
-from recovery.worker.operating import Operating
+from recovery.worker.operating import Driving, Operating
 from recovery.worker.outage_logs import OutageEnd
-from recovery.worker.scanning import NudgeConsumer, Scanning, keep_short
-from recovery.worker.sending import sign
+from recovery.worker.scanning import NudgeConsumer, Scanning
 from recovery.worker.serving_canary import consume_canary
-from recovery.worker.sharing import save_actors
 from recovery.worker.slots.board import SharedBoard
-from recovery.worker.slots.children import allow_children
-from recovery.worker.slots.exits import Exits
 from recovery.worker.slots.fitness import Fitness
-from recovery.worker.slots.freeing import by_ending, by_killing
-from recovery.worker.slots.hung_slots import HungSlots
-from recovery.worker.slots.pools import board_of, has_processes, processes, share_no_files
-from recovery.worker.start_up import keep_what_is_imported, take_short_turns, wait_for_servers
+from recovery.worker.slots.hung_slots import HungSlots, by_ending, by_killing
+from recovery.worker.slots.pool_process import allow_children
+from recovery.worker.slots.pools import Exits, board_of, has_processes, processes, share_no_files
+from recovery.worker.start_up import UNUSABLE, check_spark, keep_what_is_imported, prepare_or_end, take_short_turns
 
 log = logging.getLogger(__name__)
 
 REGISTERED_TIMEOUT = 5.0
 """Seconds that a pool process waits at its end until what its tasks have started is registered."""
-UNUSABLE = 2
-"""Exit code of a worker that can't begin: as of all commands for an error."""
 
 
 class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
@@ -63,11 +57,11 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
         app = self.served
         hangup.handle()
         tracing.install()
-        _prepared(app)
+        prepare_or_end(app)
         consume_canary(worker.app.amqp.queues, app)
         consumed = worker.app.amqp.queues.consume_from
         if SPARK_QUEUE in consumed:
-            _check_spark(app)
+            check_spark(app)
         queues = tuple(q for q in consumed if q in app.actors)
         Channel.intake = Intake(queues, control.COMMANDS, signer(app.settings), sweeps=SPARK_QUEUE in consumed)
         self.consuming = NudgeConsumer.consuming = QueueConsumption(worker, consumed)
@@ -170,41 +164,6 @@ def install(celery: Celery, app: Recovery) -> None:
     signals.worker_process_shutdown.connect(_flush(app), weak=False)
     signals.before_task_publish.connect(sign(signer(app.settings)), weak=False)
     signals.after_task_publish.connect(keep_short(app), weak=False)
-
-
-def _prepared(app: Recovery) -> None:
-    """`prepare`, when the servers are there. What no waiting helps ends the worker, and is told in one line."""
-    try:
-        wait_for_servers(lambda: prepare(app))
-    except StoreDenied as error:
-        log.critical("%s; a worker needs the role %s", error, roles.WORKER)
-        raise SystemExit(UNUSABLE) from None
-    except RecoveryError as error:
-        log.critical("%s", error)
-        raise SystemExit(UNUSABLE) from None
-
-
-def _check_spark(app: Recovery) -> None:
-    """End a worker that is to drive Spark and can't, with one line of what is missing."""
-    from recovery.sweep import java
-
-    try:
-        java.check(app.settings.spark_master)
-    except RecoveryError as error:
-        log.critical("%s; only a worker that serves the queue spark needs it", error)
-        raise SystemExit(UNUSABLE) from None
-
-
-def prepare(app: Recovery) -> None:
-    """Check the servers and whose the database is, create collections and save the actors' settings."""
-    check_server(app.settings.mongo_uri)
-    resources = app.resources
-    resources.broker.check()
-    resources.store.layout.create()
-    save_actors(app)
-    kinds = (actor.process_type for actor in app.actors.values())
-    resources.store.process_types.save(kind for kind in kinds if kind is not None)
-    declare_schedules(resources, app.actors, app.schedules)
 
 
 def _flush(app: Recovery) -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""Celery tasks: one per actor, named as the actor, with its own queue."""
+"""Celery tasks, one per actor, named as the actor and with its own queue, and the slots that run their attempts."""
 
 from __future__ import annotations
 
@@ -6,26 +6,29 @@ import logging
 import os
 import re
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from billiard.common import terminate_handler_fired
 from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
 from billiard.exceptions import WorkerLostError
 from celery import Celery, Task
 from celery.exceptions import Ignore, Reject
 from celery.worker.request import Request
 
-from recovery.engine import Actor, Batches, Recovery, Result, Slot, is_of_servers, tell
+from recovery.engine import Actor, Batches, Host, Recovery, Result, Slot, is_of_servers, tell
+from recovery.records import Decision
 from recovery.records.ids import holder
 from recovery.seldom import Seldom
 from recovery.worker.celery_config import SPARK_QUEUE, SWEEP
 from recovery.worker.lifeline.lifeline import Lifeline
-from recovery.worker.messages.hints import hints
+from recovery.worker.messages.intake import hints
 from recovery.worker.messages.stale import StaleMessages
 from recovery.worker.messages.transport import Channel
 from recovery.worker.slots.board import Board, SharedBoard
 from recovery.worker.slots.fitness import LIMIT, UNFIT, Fitness
-from recovery.worker.slots.lifetime import OwnLifetime
-from recovery.worker.slots.pool_host import GivenBack, PoolHost
+from recovery.worker.slots.pool_process import OwnLifetime
 
 log = logging.getLogger(__name__)
 SAID = Seldom(log)
@@ -33,6 +36,7 @@ SAID = Seldom(log)
 
 _STATUS = re.compile(r"exited prematurely: (?:(?P<signal>signal \d+(?: \(\w+\))?)|exitcode (?P<code>\d+))")
 """In billiard's words."""
+ENDED_UNFIT = f"ended with exit code {UNFIT}"
 
 
 class Running:
@@ -65,9 +69,6 @@ class AttemptRequest(Request):  # type: ignore[misc]
         if isinstance(error, Ignore) and Running.stale is not None:
             Running.stale.met(self.name)
         return super().on_failure(exc_info, *args, **kwargs)
-
-
-ENDED_UNFIT = f"ended with exit code {UNFIT}"
 
 
 def note_unfit(slot: str) -> None:
@@ -196,3 +197,47 @@ def _sweep(app: Recovery) -> Any:
             log.info("operation %d is ordered: a sweep", operation.id)
 
     return sweep
+
+
+class GivenBack(BaseException):
+    """What came back from an actor counts for nothing: its worker ends by force, and gives back what it runs."""
+
+
+class PoolHost(Host):
+    """A process of a worker, whose slots say on the board what they run."""
+
+    def __init__(self, board: Board, fitness: Fitness) -> None:
+        self._board, self._fitness = board, fitness
+
+    @contextmanager
+    def running(self, decision: Decision, timeout: float) -> Iterator[None]:
+        """Raises GivenBack, before it or after, once the board is closed: what an attempt started is stopped then, and
+        killed, so it may have failed for that, or come to a value that it has none of."""
+        self._let_pass()
+        OwnLifetime.lifetime.note_task()
+        self._board.enter(decision, timeout)
+        try:
+            yield
+        finally:
+            self._board.leave()
+        self._let_pass()
+
+    @property
+    def takes_more(self) -> bool:
+        """No, once this pool process has reached the limit of its tasks or its memory."""
+        return not OwnLifetime.lifetime.is_over
+
+    def was_done(self) -> None:
+        self._fitness.was_done()
+
+    def was_not_done(self, decision_id: str, pass_key: str | None, error: Exception) -> None:
+        self._fitness.was_not_done(decision_id, pass_key, error)
+
+    def _let_pass(self) -> None:
+        if self._board.closed:
+            raise GivenBack
+
+    def ends(self, error: BaseException) -> bool:
+        """A process of a prefork pool that is told to end (SIGTERM from its parent) raises SystemExit in whatever it
+        runs, which may turn into another error on its way."""
+        return bool(terminate_handler_fired()) or super().ends(error)

@@ -4,25 +4,40 @@ Lines of single tasks are DEBUG. Celery says of a message that its task succeede
 nothing of tasks that were run on the spot. That line is left out for actors; the attempt has one of its own
 (`recovery.engine.run.slot`).
 
-A server that is away is logged once for each process and outage, and not by each step that fails for it.
+A server that is away is logged once for each process and outage, and not by each step that fails for it
+(`outage_logs`).
+
+What is written to `sys.stdout` and `sys.stderr` is logged, and they are files to those who ask. Celery's own stream has
+neither `fileno` nor `buffer` nor `encoding`, without which `subprocess.run(stdout=sys.stdout)`, `faulthandler` and much
+else fail. What goes to `fileno()` goes past the log, to where the worker itself writes.
 """
 
 from __future__ import annotations
 
+import io
 import logging
+import sys
 from collections.abc import Container
-from typing import Any
+from typing import Any, TextIO
 
 from celery import signals
 from celery.app import trace
-from celery.utils.log import ColorFormatter, get_multiprocessing_logger
+from celery.app.log import Logging
+from celery.utils.log import ColorFormatter, LoggingProxy, get_multiprocessing_logger
 
 from recovery.engine import LogContext
 from recovery.forms import LogFormat
 from recovery.json_logs import JsonFormatter, log_json
+from recovery.printable import LINES
 from recovery.queue.broker import NOT_PUSHED, SENT_AGAIN
-from recovery.worker.outage_lines import BREAKERS, OfPoolProcesses, OncePerOutage
-from recovery.worker.outage_logs import Outage, OutageStart, is_logged_as_debug
+from recovery.worker.outage_logs import (
+    BREAKERS,
+    OfPoolProcesses,
+    OncePerOutage,
+    Outage,
+    OutageStart,
+    is_logged_as_debug,
+)
 
 FORMAT = "[%(asctime)s: %(levelname)s/%(processName)s] %(recovery)s%(message)s"
 """Celery's own, with what runs."""
@@ -105,3 +120,65 @@ class _AddContext:
                 continue  # it is the application's
             as_json = self._log_format is LogFormat.JSON
             handler.setFormatter(JsonFormatter() if as_json else ColorFormatter(FORMAT, use_color=colorize))
+
+
+class LoggedStream(LoggingProxy):  # type: ignore[misc]
+    """A text stream that logs what is written to it, in the place of an `original`."""
+
+    encoding, errors, newlines, line_buffering = "utf-8", "replace", None, True
+
+    def __init__(self, logger: logging.Logger, loglevel: int | str | None, original: TextIO | None) -> None:
+        super().__init__(logger, loglevel)
+        self._original = original
+        self.name = getattr(original, "name", None)
+        self.buffer = _Bytes(self)
+        self.logger = _WithLines(logger, LINES)
+
+    def fileno(self) -> int:
+        """Return the descriptor of the original. Raises io.UnsupportedOperation if there is none."""
+        if self._original is None:
+            raise io.UnsupportedOperation("fileno: this worker has no such stream")
+        return self._original.fileno()
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+
+class _WithLines(logging.LoggerAdapter[logging.Logger]):
+    """Logs a text that was written at once, such as a part of a printed stack, with its line breaks."""
+
+
+class _Bytes(io.RawIOBase):
+    """The same stream for bytes."""
+
+    def __init__(self, text: LoggedStream) -> None:
+        self._text = text
+
+    def write(self, data: Any, /) -> int:
+        written = bytes(data)
+        self._text.write(written.decode(LoggedStream.encoding, LoggedStream.errors))
+        return len(written)
+
+    def fileno(self) -> int:
+        return self._text.fileno()
+
+    def writable(self) -> bool:
+        return True
+
+
+class StreamLogging(Logging):  # type: ignore[misc]
+    """Celery's logging, with these streams."""
+
+    def redirect_stdouts_to_logger(
+        self, logger: logging.Logger, loglevel: Any = None, stdout: bool = True, stderr: bool = True
+    ) -> None:
+        if stdout:
+            sys.stdout = LoggedStream(logger, loglevel, sys.__stdout__)
+        if stderr:
+            sys.stderr = LoggedStream(logger, loglevel, sys.__stderr__)

@@ -3,9 +3,12 @@
 Not in the pool, which may be full of long attempts just when recovery is wanted. Nudges that come while a scan
 runs are one more scan, however many they are. What beat sends while nobody takes it would grow in Redis, which does
 not drop what has expired (kombu hands over `expires`, and its Redis transport keeps the message): so whoever sends a
-nudge cuts the queue to the last few. An old nudge is taken like a new one: to tell them apart by an expiry would
-compare beat's clock with this worker's, and a wrong one would end all scans. Where no beat nudges, or its nudges get
-lost, workers nudge themselves (`Lifeline`).
+nudge cuts the queue to the last few (`beat.keep_short`). An old nudge is taken like a new one: to tell them apart by an
+expiry would compare beat's clock with this worker's, and a wrong one would end all scans. Where no beat nudges, or its
+nudges get lost, workers nudge themselves (`Lifeline`).
+
+Runs are noted in MongoDB (`ScanNotes`). By these notes `recovery doctor` reports whether a beat nudges and somebody
+scans, and workers see that somebody does.
 """
 
 from __future__ import annotations
@@ -23,31 +26,28 @@ from celery import bootsteps
 from kombu import Consumer, Exchange, Queue
 
 from recovery.engine import Keys, Recovery
-from recovery.errors import BrokerError
-from recovery.queue import Broker
+from recovery.errors import StoreError
+from recovery.records import ScannerRun
 from recovery.scan import (
     DecisionScanner,
     GraphScanner,
     ProcessScanner,
     Scanner,
+    ScanResult,
     ScheduleScanner,
     WorkerScanner,
 )
 from recovery.scan.census import CensusTaker
 from recovery.scan.left_counts import CountsTaker
 from recovery.scan.lookout import Lookout
-from recovery.seldom import Seldom
 from recovery.store import schema
-from recovery.worker.celery_config import NUDGE, SPARK_QUEUE, SWEEP
+from recovery.store.views.scanners import Scanners
+from recovery.worker.celery_config import NUDGE
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.messages.queue_consumption import QueueConsumption
 from recovery.worker.operating import Operating
-from recovery.worker.scan_notes import ScanNotes
 
 log = logging.getLogger(__name__)
-
-NUDGES_KEPT = 10
-"""Nudges that wait at most. One would do: it makes one worker scan; some more set several to work after an outage."""
 
 TURN = 2.0
 """Seconds after which a scan with more to do lets the others have their turn: a machine that dies in the middle of a
@@ -62,6 +62,9 @@ LONG = 0.5
 LOOK_AT_ALL_EVERY = 30.0
 """Seconds between two runs of a scanner that nothing is overdue for: so long may a record that lacks its deadline, or
 has one that is none, wait until it is found."""
+TELL_EVERY = 1.5
+"""Seconds between two notes: those of all scanners are one small write. With a nudge each second, a cluster that scans
+has a note that is no older than two seconds."""
 
 
 class Scanning:
@@ -203,19 +206,40 @@ class NudgeConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]
             self.operating.nudge()
 
 
-def keep_short(app: Recovery) -> Callable[..., None]:
-    """What to do after a nudge was sent, or a sweep asked for: leave only the last few. For the signal
-    `after_task_publish`."""
+class ScanNotes:
+    """Notes what one worker's scanners did, now and then. Not safe for threads: scanners run in one."""
 
-    broker, said = Broker(app.settings.broker_url), Seldom(log)  # not app.resources: a beat needs no MongoDB
+    def __init__(self, scanners: Scanners, worker: str) -> None:
+        self._scanners, self._worker = scanners, worker
+        self._waiting: dict[str, ScannerRun] = {}
+        self._told_at = -math.inf
+        self.by_beat = False
+        """Whether a beat's nudge was taken since the last note. Set by another thread."""
 
-    def cut(sender: str | None = None, **_: Any) -> None:
-        if (queue := {NUDGE: NUDGE, SWEEP: SPARK_QUEUE}.get(sender or "")) is not None:
-            try:
-                broker.cut(queue, NUDGES_KEPT)
-                if queue == NUDGE:
-                    broker.note_nudge()
-            except BrokerError as error:
-                said.warning("%s not cut (%s); after the next message", queue, error)
+    def take(self, result: ScanResult) -> None:
+        """Take note of a run, which is yet to be told."""
+        before = self._waiting.get(result.scanner) or ScannerRun(id=result.scanner)
+        self._waiting[result.scanner] = ScannerRun(
+            id=result.scanner,
+            seconds=result.seconds,
+            looked_at=before.looked_at + result.looked_at,
+            repaired=before.repaired + result.repaired.total(),
+            worker=self._worker,
+            error=result.error,
+        )
 
-    return cut
+    def tell(self) -> None:
+        """Write what waits, if the last note is not fresh. Does not raise for a database that is away."""
+        now = time.monotonic()
+        if not self._waiting or now - self._told_at < TELL_EVERY:
+            return
+        by_beat, self.by_beat = self.by_beat, False
+        try:
+            self._scanners.note(*self._waiting.values(), by_beat=by_beat)
+        except StoreError as error:
+            self.by_beat = self.by_beat or by_beat
+            names = ", ".join(self._waiting)
+            log.warning("%s scan not noted (%s): `recovery doctor` takes it for not done", names, error)
+            return
+        self._waiting.clear()
+        self._told_at = now

@@ -1,19 +1,33 @@
-"""A worker that starts while a server is away waits for it: a whole cluster that starts at once has no order, and a
-failover is none of the worker's business. What no waiting helps is raised at once. And what a worker has imported it
-keeps."""
+"""What a worker does before it takes messages: wait for its servers, check them, and save what its application
+declares.
+
+A worker that starts while a server is away waits for it: a whole cluster that starts at once has no order, and a
+failover is none of the worker's business. If waiting does not help, the worker ends with one line in the log.
+
+A worker does not start on a database that another application uses. Applications on one database share its queues: a
+worker of each takes the messages of every actor that both know by name. So a worker saves its application's name with
+its actors. Names of workers of earlier versions are absent, and those actors count for nobody. Two applications that
+start at the same moment are found by a second look, after the names were saved.
+"""
 
 from __future__ import annotations
 
 import gc
+import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from recovery.drill.orders import CANARY
+from recovery.engine import Recovery, declare_schedules
 from recovery.engine.resources import Queueing
+from recovery.errors import RecoveryError, SettingsError, StoreDenied
 from recovery.retry import BestEffort, Call
 from recovery.retry.catalogues.servers import by_driver
 from recovery.retry.in_place import call
-from recovery.store import Store
+from recovery.store import Store, check_server, roles
 from recovery.store.parts import load_all
+
+log = logging.getLogger(__name__)
 
 START_TIMEOUT = 60.0
 """Seconds. Long enough for a failover and for a server that reads its journal; by then somebody has to be told, and who
@@ -23,6 +37,45 @@ COLLECT_AFTER = 10_000
 PAUSE = 1.0
 TURN = 0.001
 """Seconds."""
+UNUSABLE = 2
+"""Exit code of a worker that can't begin: as of all commands for an error."""
+SHOWN = 8
+"""Actors of another application that the error names."""
+
+
+def prepare_or_end(app: Recovery) -> None:
+    """Wait for the servers, then `prepare`. If waiting does not help, log why in one line and end the worker."""
+    try:
+        wait_for_servers(lambda: prepare(app))
+    except StoreDenied as error:
+        log.critical("%s; a worker needs the role %s", error, roles.WORKER)
+        raise SystemExit(UNUSABLE) from None
+    except RecoveryError as error:
+        log.critical("%s", error)
+        raise SystemExit(UNUSABLE) from None
+
+
+def check_spark(app: Recovery) -> None:
+    """End a worker that is to drive Spark and can't, with one line of what is missing."""
+    from recovery.sweep import java
+
+    try:
+        java.check(app.settings.spark_master)
+    except RecoveryError as error:
+        log.critical("%s; only a worker that serves the queue spark needs it", error)
+        raise SystemExit(UNUSABLE) from None
+
+
+def prepare(app: Recovery) -> None:
+    """Check the servers and whose the database is, create collections and save the actors' settings."""
+    check_server(app.settings.mongo_uri)
+    resources = app.resources
+    resources.broker.check()
+    resources.store.layout.create()
+    save_actors(app)
+    kinds = (actor.process_type for actor in app.actors.values())
+    resources.store.process_types.save(kind for kind in kinds if kind is not None)
+    declare_schedules(resources, app.actors, app.schedules)
 
 
 def wait_for_servers(step: Callable[[], None], seconds: float = START_TIMEOUT) -> None:
@@ -48,3 +101,38 @@ def take_short_turns() -> None:
     five: of a scanner's threads three compute while the fourth only has to send the next update, for which the database
     waits."""
     sys.setswitchinterval(TURN)
+
+
+def save_actors(app: Recovery) -> None:
+    """Save the settings of an application's actors under its name. Raises SettingsError, with nothing saved, if the
+    database is another application's."""
+    check_database(app)
+    actors = app.resources.store.actors
+    preferences = [actor.preferences for actor in app.actors.values()]
+    actors.save((one for one in preferences if one.id != CANARY), application=app.name)
+    actors.save(one for one in preferences if one.id == CANARY)  # every application has it
+    check_database(app)
+
+
+def check_database(app: Recovery) -> None:
+    """Raise SettingsError if an application that is not allowed to share the database has actors in it."""
+    settings = app.settings
+    known = app.resources.store.actors.applications()
+    others = {name: known[name] for name in sorted(known) if name not in {app.name, *settings.shared_names}}
+    if not others:
+        return
+    told = "; ".join(f"{name} (actors {_shown(actors)})" for name, actors in others.items())
+    first = next(iter(others))
+    raise SettingsError(
+        f"the database {settings.database} belongs to another application, {told}, and this worker's is {app.name}: "
+        f"they would take each other's tasks. Give {app.name} a database and a Redis of its own (RECOVERY_DATABASE, "
+        "RECOVERY_BROKER_URL; for `recovery up` another RECOVERY_DATA_DIR). To let them share: "
+        f"RECOVERY_SHARED_WITH={','.join(others)} here, and RECOVERY_SHARED_WITH={app.name} there. If it is the same "
+        f'application under a new name: Recovery(name="{first}"). If {first} is gone for good: `recovery actor forget '
+        "NAME` for each of its actors"
+    )
+
+
+def _shown(actors: Sequence[str]) -> str:
+    more = f" and {len(actors) - SHOWN} more" if len(actors) > SHOWN else ""
+    return ", ".join(actors[:SHOWN]) + more

@@ -21,8 +21,7 @@ from recovery.store import creation
 from recovery.store.concerns import RESTORABLE
 from recovery.worker.identity import identify
 from recovery.worker.lifeline.lifeline import Lifeline
-from recovery.worker.messages.polls import Polls
-from recovery.worker.messages.queue_consumption import QueueConsumption
+from recovery.worker.messages.queue_consumption import Polls, QueueConsumption
 from tests.bench.rows import Row, row
 from tests.documents import database_of
 from tests.waiting import wait_until

@@ -21,7 +21,7 @@ from recovery.cli.start import value
 from recovery.errors import ProcessBroken
 from recovery.settings import Settings
 from recovery.stack import Stack
-from recovery.stack.ports import free_port, is_free
+from recovery.stack.server_process import free_port, is_free
 from recovery.store import Store, creation, schema
 from recovery.store.views.overview import DEADLINES
 from tests.cli.command import ROOT, command, environment, recovery, refused

@@ -15,10 +15,10 @@ from recovery.cli.main import app
 from recovery.health.model import Cause, Check, ok, problem, warning
 from recovery.settings import Settings
 from recovery.stack import Stack
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from recovery.store import Store, creation
+from recovery.worker.beat import NUDGES_KEPT
 from recovery.worker.celery_config import NUDGE
-from recovery.worker.scanning import NUDGES_KEPT
 from tests.cli.command import Done, recovery, refused
 from tests.waiting import wait_until
 

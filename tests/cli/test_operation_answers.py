@@ -11,7 +11,7 @@ from recovery import InputError, operations
 from recovery.cli.main import app
 from recovery.records import OperationState
 from recovery.settings import Settings
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from tests.operations.ordering import Ordering
 
 Run = Callable[..., str]

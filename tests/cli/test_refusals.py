@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from recovery.settings import Settings
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from tests.cli.command import environment, recovery, refused
 from tests.seldom import by_turns
 

@@ -15,7 +15,7 @@ from recovery.cli import counting
 from recovery.cli.main import _unless_half_made, app
 from recovery.cli.on_demand import MODULES, build
 from recovery.settings import Settings
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from tests.cli.command import ROOT, command, environment, recovery
 
 NOT_NEEDED = (

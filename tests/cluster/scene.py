@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recovery.stack import Child
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from tests.cluster.conftest import Cluster
 from tests.cluster.test_prometheus import wait_whole
 from tests.metrics import watched

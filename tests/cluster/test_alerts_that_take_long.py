@@ -16,7 +16,7 @@ from pymongo.errors import OperationFailure
 from recovery import Recovery, operations
 from recovery.operations import Asked
 from recovery.stack import Child
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from tests.cli.command import ROOT, command, environment
 from tests.cluster.conftest import Cluster
 from tests.cluster.scene import FACTOR, Scene, scene

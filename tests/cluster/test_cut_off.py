@@ -16,7 +16,7 @@ import pytest
 
 from recovery import Settings
 from recovery.stack import Child
-from recovery.stack.ports import HOST
+from recovery.stack.server_process import HOST
 from tests.cluster.conftest import Cluster
 from tests.silence import Way, way_to
 from tests.waiting import wait_until

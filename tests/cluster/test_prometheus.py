@@ -15,7 +15,7 @@ import pytest
 from recovery import Recovery, operations
 from recovery.engine.operators.overrides import ActorOverrides
 from recovery.operations import Asked
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from tests.cli.command import recovery
 from tests.cluster.conftest import Cluster
 from tests.metrics import watched

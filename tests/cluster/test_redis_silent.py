@@ -15,7 +15,7 @@ from recovery.health import Level, examine
 from recovery.health.polls import polls
 from recovery.repair import look_around
 from recovery.rules import Rule, judge_decision
-from recovery.stack.ports import HOST
+from recovery.stack.server_process import HOST
 from recovery.store.views.overview import Overview
 from tests.cluster.conftest import Cluster
 from tests.cluster.storm import Storm

@@ -14,7 +14,7 @@ from recovery import Recovery
 from recovery.cli.main import app as command
 from recovery.health import Check, doctor, examine
 from recovery.stack import Mongod
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from tests.cluster import newer
 from tests.cluster.conftest import Cluster
 from tests.metrics.alerts import Samples, firing, samples

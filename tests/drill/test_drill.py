@@ -22,7 +22,7 @@ from recovery.drill.report import Report
 from recovery.drill.run import Plan
 from recovery.drill.sightings import Outcome
 from recovery.errors import ServerUnavailable
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from recovery.store import schema
 from tests.cli import schemas
 from tests.cli.command import ROOT, command, environment, recovery

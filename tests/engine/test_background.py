@@ -20,7 +20,7 @@ from recovery.engine.start import registrar
 from recovery.errors import SettingsError, StoreRefused, StoreUnavailable
 from recovery.queue.remote import tell_workers
 from recovery.settings import Settings
-from recovery.stack.ports import HOST
+from recovery.stack.server_process import HOST
 from recovery.store import Store
 from recovery.store.lifecycle.decisions import Decisions
 from recovery.store.lifecycle.graphs import Graphs

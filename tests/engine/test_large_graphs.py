@@ -16,7 +16,7 @@ from recovery.errors import DamagedRecord
 from recovery.queue import Turns
 from recovery.queue.turns import KEY
 from recovery.records import Graph
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from tests.counting import failed_steps
 from tests.world import World, arguments, check_quiet
 

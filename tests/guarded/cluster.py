@@ -18,7 +18,7 @@ from recovery.cli.main import execute
 from recovery.settings import load
 from recovery.stack import Stack
 from recovery.stack.child import Child
-from recovery.stack.ports import HOST, free_port
+from recovery.stack.server_process import HOST, free_port
 from tests.cli.command import ROOT, Done, environment, recovery
 from tests.cli.every import COMMANDS, make_world
 from tests.guarded.authority import Pair

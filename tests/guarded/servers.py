@@ -15,7 +15,7 @@ import redis
 from pymongo import MongoClient
 
 from recovery.stack.mongod import REPLICA_SET, Mongod
-from recovery.stack.ports import HOST
+from recovery.stack.server_process import HOST
 from recovery.stack.valkey import Valkey
 from recovery.store import creation, roles
 from tests.docs.blocks import blocks

@@ -24,7 +24,7 @@ from recovery.queue import Broker
 from recovery.queue.clients import client
 from recovery.settings import load
 from recovery.stack import Stack
-from recovery.stack.ports import HOST, free_port
+from recovery.stack.server_process import HOST, free_port
 from recovery.store import check_server
 from recovery.sweep.executor import Work, work_at_a_range
 from tests.guarded.authority import LONG_AGO, Authority, Pair

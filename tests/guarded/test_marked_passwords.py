@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from recovery.stack.ports import HOST
+from recovery.stack.server_process import HOST
 from tests.guarded.cluster import Cluster
 from tests.guarded.marks import ODD, Mark, find, password
 from tests.guarded.servers import ADMIN, Servers

@@ -16,7 +16,7 @@ from recovery.errors import RecoveryError
 from recovery.queue import Broker
 from recovery.stack import Stack
 from recovery.stack.child import Child
-from recovery.stack.ports import HOST, free_port
+from recovery.stack.server_process import HOST, free_port
 from tests.cli.command import ROOT, environment, recovery
 from tests.docs.blocks import DOCS, blocks
 from tests.guarded.cluster import APP

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.stack.ports import HOST, free_port
+from recovery.stack.server_process import HOST, free_port
 from tests.cli.command import ROOT, environment, recovery
 from tests.guarded.authority import Authority
 from tests.guarded.marks import Mark, find

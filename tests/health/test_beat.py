@@ -15,8 +15,8 @@ from recovery.health.model import Cause
 from recovery.health.scanners import SCANNERS, Nudging, judge_beat, judge_scanners
 from recovery.queue.broker import NUDGED
 from recovery.records import Decision, DecisionState, ScannerRun
+from recovery.worker.beat import keep_short
 from recovery.worker.celery_config import NUDGE
-from recovery.worker.scanning import keep_short
 from tests.health.conftest import asked
 from tests.store.writing import put
 from tests.world import World

@@ -32,7 +32,7 @@ from recovery.records import (
 from recovery.records.schedule import Disabled, Plan, Schedule, SlotOutcome, SlotResult
 from recovery.rules import Repair, Rule
 from recovery.settings import Settings
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from recovery.stack.valkey import Valkey
 from recovery.store import creation
 from recovery.store.views import condition

@@ -15,7 +15,7 @@ from recovery.health.members import judge_members, replica_set
 from recovery.health.model import Cause
 from recovery.settings import load
 from recovery.stack.mongod import Mongod
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from recovery.store.views.replica_set import Member, put_together
 from tests.waiting import wait_until
 

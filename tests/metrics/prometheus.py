@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from recovery.stack import Child
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from tests.metrics.alerts import RULES
 from tests.waiting import wait_until
 

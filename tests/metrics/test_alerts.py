@@ -21,7 +21,7 @@ from recovery.queue import Broker
 from recovery.records import ActorPreferences, Decision, DecisionState, Marker, ScannerRun, Worker
 from recovery.records.schedule import Disabled, Schedule
 from recovery.settings import Settings, load
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from recovery.store import Store
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting

@@ -24,7 +24,7 @@ from recovery.queue import Broker
 from recovery.records import Worker
 from recovery.settings import load
 from recovery.stack import Stack
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from recovery.store import Store, creation, schema
 from tests.waiting import wait_until
 

@@ -16,7 +16,7 @@ import pytest
 from recovery import seldom
 from recovery.metrics import server as module
 from recovery.metrics.server import MAX_CONNECTIONS, MetricsServer
-from recovery.stack.ports import HOST, free_port
+from recovery.stack.server_process import HOST, free_port
 from tests.waiting import wait_until
 
 HUNDREDS = 400

@@ -22,7 +22,7 @@ from prometheus_client import start_http_server
 from recovery import Recovery
 from recovery.settings import Settings, load
 from recovery.stack import Child, Stack
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from tests.cli.command import ROOT, command, environment
 from tests.docs.blocks import DOCS
 from tests.metrics.panels import boards

@@ -22,7 +22,7 @@ from recovery.health.servers import redis as check_redis
 from recovery.queue import SETTINGS_CHANGED, Broker
 from recovery.queue import broker as module
 from recovery.settings import Settings
-from recovery.stack.ports import HOST, free_port
+from recovery.stack.server_process import HOST, free_port
 from recovery.stack.valkey import Valkey
 from recovery.store import Queued
 from recovery.worker.start_up import wait_for_servers

@@ -16,7 +16,7 @@ from recovery.queue.connection import celery_settings
 from recovery.queue.remote import _control
 from recovery.settings import Settings
 from recovery.stack import Stack
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from tests.cli import shop
 from tests.cli.command import ROOT, environment
 

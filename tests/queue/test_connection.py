@@ -14,7 +14,7 @@ import pytest
 from recovery.errors import ServerRefused
 from recovery.queue import Broker
 from recovery.settings import Settings
-from recovery.stack.ports import HOST
+from recovery.stack.server_process import HOST
 from tests.tls import Terminator, certificate, terminated
 
 SECRET = "hunter22"

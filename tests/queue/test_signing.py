@@ -14,8 +14,8 @@ from recovery.queue import Broker, Signer, encode, envelope, signer
 from recovery.queue.envelope import Refusal, Refused
 from recovery.queue.signing import UNSIGNED
 from recovery.settings import Settings, load
+from recovery.worker.beat import sign
 from recovery.worker.celery_config import NUDGE, SPARK_QUEUE, SWEEP, configuration
-from recovery.worker.sending import sign
 from tests.queue.shapes import OTHERS
 from tests.queue.test_message import ACTOR, flat, queued
 

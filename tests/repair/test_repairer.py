@@ -12,7 +12,7 @@ from recovery.records.ids import new_pass
 from recovery.repair import Repairer, look_around
 from recovery.rules import Finding, Repair, Rule, Surroundings, judge_decision, judge_process
 from recovery.settings import Settings
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from recovery.store import LOSSES_WITHOUT_DELAY, Queued
 from tests.store.writing import contents, put
 from tests.sweep import shapes

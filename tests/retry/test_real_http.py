@@ -18,7 +18,7 @@ import pytest
 
 from recovery.retry import BestEffort, Call
 from recovery.retry.in_place import call
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from tests.retry.outcome import Outcome, caught, outcome
 from tests.tls import certificate, terminated
 

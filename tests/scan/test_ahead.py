@@ -18,7 +18,7 @@ from recovery.rules import Surroundings
 from recovery.scan.ahead import NOT_KNOWN, Judge, ReadAhead
 from recovery.scan.scanner import Page
 from recovery.settings import Settings
-from recovery.stack.ports import HOST, free_port
+from recovery.stack.server_process import HOST, free_port
 from recovery.store import creation
 from recovery.store.lifecycle.decision_queries import ALL, Share, is_within
 from recovery.store.reading import Read

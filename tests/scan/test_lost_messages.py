@@ -17,7 +17,7 @@ from recovery.repair import RedisLoss
 from recovery.scan import lost_messages
 from recovery.scan.lost_messages import LostMessages
 from recovery.settings import Settings
-from recovery.stack.ports import HOST, free_port
+from recovery.stack.server_process import HOST, free_port
 from recovery.store import Store, creation
 from recovery.store.lifecycle.decision_queries import ALL, Share
 from recovery.store.lifecycle.queues import Queues

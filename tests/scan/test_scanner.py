@@ -14,7 +14,7 @@ from recovery.rules import Finding, Rule, Surroundings
 from recovery.scan import Scanner, ScanResult
 from recovery.scan.scanner import Page
 from recovery.settings import Settings
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from recovery.store.views.overview import time_limit
 from tests.queues import polled_and_empty
 from tests.scan.making import DAY, SCANNERS, overdue, process_of, scanner, start_of

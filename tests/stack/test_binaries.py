@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from recovery.errors import ServerError, ServerTooOld
-from recovery.stack import Mongod, Valkey, binaries
+from recovery.stack import Mongod, Valkey
+from recovery.stack import server_process as binaries
 
 AddProgram = Callable[[str, str], Path]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from recovery.errors import PortTaken
-from recovery.stack.ports import HOST, free_port, is_free, require_free
+from recovery.stack.server_process import HOST, free_port, is_free, require_free
 
 
 @pytest.fixture

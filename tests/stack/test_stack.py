@@ -20,7 +20,7 @@ from recovery.errors import DataDirectoryError, InputError, PortTaken, ServerUna
 from recovery.settings import Settings
 from recovery.stack import Mongod, Stack, Valkey, datadir
 from recovery.stack import server_process as server
-from recovery.stack.ports import HOST, free_port, is_free
+from recovery.stack.server_process import HOST, free_port, is_free
 from tests.preloaded.process import NEVER
 from tests.waiting import wait_until
 

@@ -41,7 +41,7 @@ from recovery.errors import (
 from recovery.queue import Broker
 from recovery.records import Task
 from recovery.settings import Settings, load
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from recovery.store import Store, schema
 from recovery.store.driver_errors import ours, translated
 from recovery.store.views import ranges

@@ -10,7 +10,7 @@ import pytest
 
 from recovery.errors import StoreTimeout
 from recovery.settings import Settings, load
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from recovery.store import Store
 from recovery.store.views.overview import APPLYING, AT_REST, Overview, time_limit
 from tests.emptied import without_index

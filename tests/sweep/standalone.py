@@ -10,7 +10,7 @@ import psutil
 import pyspark
 
 from recovery.stack.child import Child
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from recovery.sweep.reachable import answers
 from tests.waiting import wait_until
 

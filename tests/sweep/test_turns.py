@@ -18,8 +18,8 @@ from recovery.settings import Settings
 from recovery.sweep import attending, drive
 from recovery.sweep.drive import Driver
 from recovery.sweep.executor import Work, Worked
-from recovery.worker import driving
-from recovery.worker.driving import Driving
+from recovery.worker import operating as driving
+from recovery.worker.operating import Driving
 from tests.sweep.database import Database
 from tests.sweep.shapes import finished
 from tests.waiting import wait_until

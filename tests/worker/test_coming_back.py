@@ -17,9 +17,8 @@ from recovery.store.lifecycle.requeues import Requeues
 from recovery.store.lifecycle.workers import Workers
 from recovery.worker.identity import identify
 from recovery.worker.lifeline import judging, lifeline
-from recovery.worker.lifeline.judging import HOLD_EVERY
+from recovery.worker.lifeline.judging import HOLD_EVERY, ServerClock
 from recovery.worker.lifeline.lifeline import Lifeline
-from recovery.worker.lifeline.watch import ServerClock
 from recovery.worker.messages.queue_consumption import QueueConsumption
 from tests.clock import Clock
 from tests.emptied import emptied as emptied

@@ -17,7 +17,7 @@ from tests.cli.command import environment as environment_of_command
 
 COUNT = """
 import recovery.worker
-from recovery.worker import counter_files as file
+from recovery.worker import counters as file
 from recovery import metrics
 file.LOOK_EVERY = -1.0
 def count(n=1): metrics.REQUEUES.labels("DUE", "pack").inc(n)

@@ -13,9 +13,10 @@ from celery import Celery
 from recovery.health import Level, clocks
 from recovery.health.model import Cause
 from recovery.settings import Settings
-from recovery.stack.ports import HOST
+from recovery.stack.server_process import HOST
 from recovery.worker.identity import identify
-from recovery.worker.lifeline import lifeline, watch
+from recovery.worker.lifeline import judging as watch
+from recovery.worker.lifeline import lifeline
 from recovery.worker.lifeline.lifeline import AGAIN, TRY, Lifeline
 from recovery.worker.messages.queue_consumption import QueueConsumption
 from tests.emptied import emptied as emptied

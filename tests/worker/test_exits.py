@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from kombu.asynchronous import Hub
 
-from recovery.worker.slots import exits
-from recovery.worker.slots.exits import Exits
+from recovery.worker.slots import pools as exits
+from recovery.worker.slots.pools import Exits
 from tests.waiting import wait_until
 
 SLEEPS = [sys.executable, "-c", "import time; time.sleep(600)"]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from recovery.worker import hangup
+from recovery.worker import control
 
 
 class Terminal(io.StringIO):
@@ -31,13 +31,13 @@ def told_to_end() -> Iterator[list[int]]:
 
 def test_a_terminal_that_closes_ends_a_worker(told_to_end: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", Terminal())
-    hangup.handle()
+    control.handle()
     os.kill(os.getpid(), signal.SIGHUP)
     assert told_to_end == [signal.SIGTERM]
 
 
 def test_without_a_terminal_it_ends_nothing(told_to_end: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    hangup.handle()
+    control.handle()
     os.kill(os.getpid(), signal.SIGHUP)
     assert told_to_end == []

@@ -11,11 +11,10 @@ from recovery.queue import Broker, encode, signer
 from recovery.queue.envelope import MAX_BYTES
 from recovery.records.ids import new_pass, new_process_id, record_id
 from recovery.settings import Settings
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from recovery.store import Queued, Store
 from recovery.worker.control import COMMANDS
-from recovery.worker.messages.hints import hints
-from recovery.worker.messages.intake import Intake
+from recovery.worker.messages.intake import Intake, hints
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 

@@ -18,8 +18,7 @@ from recovery.store.lifecycle.decisions import Decisions
 from recovery.store.views.hung import Claim
 from recovery.worker.slots import hung_slots as hung
 from recovery.worker.slots.board import Board, Cell
-from recovery.worker.slots.freeing import by_ending
-from recovery.worker.slots.hung_slots import HungSlots
+from recovery.worker.slots.hung_slots import HungSlots, by_ending
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.world import World

@@ -14,7 +14,7 @@ from recovery.records import Worker
 from recovery.scan import WorkerScanner
 from recovery.settings import Settings
 from recovery.worker import identity
-from recovery.worker.lifeline.watch import Watch
+from recovery.worker.lifeline.judging import Watch
 from tests.world import World
 
 

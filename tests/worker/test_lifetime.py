@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recovery.worker.slots.lifetime import Lifetime
+from recovery.worker.slots.pool_process import Lifetime
 
 
 def test_a_process_without_limits_serves_for_ever() -> None:

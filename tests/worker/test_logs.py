@@ -24,7 +24,7 @@ from recovery.engine import Slot
 from recovery.queue import broker
 from recovery.scan import DecisionScanner
 from recovery.stack import Child, Mongod, Stack, Valkey
-from recovery.stack.ports import HOST
+from recovery.stack.server_process import HOST
 from recovery.worker.logs import _AlsoOfOutage, _SingleTasks
 from recovery.worker.outage_logs import Outage
 from tests.emptied import emptied as emptied

@@ -10,7 +10,7 @@ from redis.exceptions import ConnectionError as ConnectionLost
 
 from recovery.errors import BrokerError, RecordInvalid, StoreUnavailable
 from recovery.queue.celery_app import OwnCelery
-from recovery.worker.outage_lines import BREAKERS, QUIET, WAITS, OncePerOutage
+from recovery.worker.outage_logs import BREAKERS, QUIET, WAITS, OncePerOutage
 from recovery.worker.scanning import NudgeConsumer
 
 STEPS = "recovery.test_outage_lines"

@@ -16,14 +16,13 @@ from kombu import Connection, Consumer, Queue
 from recovery import Recovery
 from recovery.records import Decision, DecisionState
 from recovery.settings import Settings
-from recovery.stack.ports import HOST
+from recovery.stack.server_process import HOST
 from recovery.store import creation
 from recovery.worker.identity import identify
 from recovery.worker.lifeline.lifeline import Lifeline
-from recovery.worker.messages import polls as module
+from recovery.worker.messages import queue_consumption as module
 from recovery.worker.messages import transport
-from recovery.worker.messages.polls import Polls
-from recovery.worker.messages.queue_consumption import QueueConsumption
+from recovery.worker.messages.queue_consumption import Polls, QueueConsumption
 from recovery.worker.messages.transport import PAUSE, TryingConnection
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting

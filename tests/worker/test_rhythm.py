@@ -17,8 +17,7 @@ from recovery.store import creation
 from recovery.worker.identity import identify
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.lifeline.rhythm import FEWEST, LATE, Rhythm
-from recovery.worker.messages.polls import Polls
-from recovery.worker.messages.queue_consumption import QueueConsumption
+from recovery.worker.messages.queue_consumption import Polls, QueueConsumption
 from tests.waiting import wait_until
 from tests.world import World
 

@@ -12,11 +12,11 @@ from recovery.records import ScannerRun
 from recovery.rules import Rule
 from recovery.scan import ScanResult
 from recovery.settings import Settings
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from recovery.store import Store
 from recovery.store.views.overview import time_limit
-from recovery.worker import scan_notes as notes
-from recovery.worker.scan_notes import ScanNotes
+from recovery.worker import scanning as notes
+from recovery.worker.scanning import ScanNotes
 from tests.waiting import wait_until
 
 DONE = ScanResult("decisions", looked_at=3, repaired=Counter({Rule.DUE: 1, Rule.WORK_TIMEOUT: 1}), seconds=0.5)

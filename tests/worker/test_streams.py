@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.worker.streams import LoggedStream
+from recovery.worker.logs import LoggedStream
 
 
 @pytest.fixture

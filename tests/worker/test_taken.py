@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from recovery.worker.lifeline.taken import Taken
-from recovery.worker.lifeline.watch import ServerClock
+from recovery.worker.lifeline.judging import ServerClock
+from recovery.worker.lifeline.served_queues import Taken
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 OLD, YOUNG, FAR = (NOON + timedelta(seconds=seconds) for seconds in (-60, -30, 10**9))

@@ -16,7 +16,7 @@ from redis import Redis
 
 from recovery.settings import Settings
 from recovery.stack import Valkey
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from recovery.worker.messages.transport import Channel, Transport
 
 # In a process of its own: what is installed stays.

@@ -21,7 +21,7 @@ from recovery.queue.aside import ASIDE
 from recovery.queue.signing import UNSIGNED
 from recovery.settings import Settings
 from recovery.stack import Stack, Valkey
-from recovery.stack.ports import free_port
+from recovery.stack.server_process import free_port
 from recovery.worker.messages.intake import Intake
 from recovery.worker.messages.transport import Channel, Transport
 from tests.cli import shop

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from recovery.limits import LONGEST_SILENCE, SILENCE_FAR_OFF
-from recovery.worker.lifeline.watch import ServerClock, Watch
+from recovery.worker.lifeline.judging import ServerClock, Watch
 
 TIMEOUT, INTERVAL = 6.0, 2.0
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -35,8 +35,7 @@ from recovery.worker.lifeline.judging import Judging
 from recovery.worker.lifeline.rescue import Rescue
 from recovery.worker.lifeline.rhythm import Rhythm
 from recovery.worker.lifeline.served_queues import ServedQueues
-from recovery.worker.messages.polls import POLLS, Polls
-from recovery.worker.messages.queue_consumption import QueueConsumption
+from recovery.worker.messages.queue_consumption import POLLS, Polls, QueueConsumption
 
 log = logging.getLogger(__name__)
 

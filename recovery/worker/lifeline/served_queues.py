@@ -1,5 +1,10 @@
 """What a worker's record tells of the queues that it serves: which of them are polled, by Redis's own word, and how
-young what was taken of them is. And what is to be seen to in queues that are polled again."""
+young the youngest message is that was taken of each. And what is to be looked at in queues that are polled again.
+
+Messages older than the youngest that was taken count as lost. The youngest is reported a moment late, because a message
+may be taken before older ones are claimed: a worker that starts takes messages for all of its slots at once, and these
+are not ready yet.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +17,8 @@ from recovery.queue import MessageId
 from recovery.records import QueueStatistics, Worker
 from recovery.store import Store
 from recovery.store.views.overview import time_limit
-from recovery.worker.lifeline.taken import Taken
-from recovery.worker.lifeline.watch import ServerClock
-from recovery.worker.messages.polls import Polls
+from recovery.worker.lifeline.judging import ServerClock
+from recovery.worker.messages.queue_consumption import Polls
 
 LOST_SOON = 0.3
 """Of a message timeout, until what waits is looked at in a queue that is polled again. A message counts as lost after a
@@ -72,3 +76,33 @@ class ServedQueues:
             for queue in sorted(self._woken):
                 store.requeues.taken_up(queue, LOST_SOON)  # what was on its way is lost, perhaps
                 self._woken.remove(queue)
+
+
+class Taken:
+    """Of one worker. Written by its event loop; asked by whoever beats."""
+
+    def __init__(self, clock: ServerClock, margin: float) -> None:
+        self._clock, self._margin = clock, margin
+        """Seconds within which what is taken is claimed."""
+        self._youngest: dict[str, datetime] = {}
+        self._kept: dict[str, datetime] = {}
+        self._kept_at = float("-inf")
+        self._told: dict[str, datetime] = {}
+
+    def add(self, queue: str, queued_at: datetime, now: float) -> None:
+        """A message was taken, at `now` by the monotonic clock. Called for every message: cheap."""
+        youngest = self._youngest.get(queue)
+        if youngest is not None and queued_at <= youngest:
+            return
+        if not self._clock.is_to_come(queued_at, now):  # else it is forged, and would hide the others
+            self._youngest[queue] = queued_at
+
+    def claimed(self, now: float) -> dict[str, datetime]:
+        """{queue: `queuedAt` of the youngest that was taken so long ago that all that was taken before is claimed}."""
+        for queue, youngest in list(self._youngest.items()):
+            # A time that no message can have, taken while the clock was not known, must not hide what comes after it.
+            if self._clock.is_to_come(youngest, now) and self._youngest[queue] == youngest:
+                del self._youngest[queue]
+        if now - self._kept_at >= self._margin:
+            self._told, self._kept, self._kept_at = self._kept, dict(self._youngest), now
+        return {queue: moment for queue, moment in self._told.items() if not self._clock.is_to_come(moment, now)}

@@ -1,4 +1,3 @@
-"""What comes out of Redis: `intake` decides what a text stands for, `taking` and `transport` fit it into kombu, `polls`
-knows which queues Redis answers, `queue_consumption` which are consumed, `stale` discards what nobody waits for, and
-`outage` tells when Redis went and came back.
+"""What comes out of Redis: `intake` decides what a text stands for, `transport` fits it into kombu, `queue_consumption`
+knows which queues are consumed and which Redis answers, and `stale` discards what nobody waits for.
 """

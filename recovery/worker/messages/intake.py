@@ -4,7 +4,10 @@ reads from it, or nothing.
 A text that is refused is gone: it was taken from its queue, and is kept nowhere. What it stood for, if it stood for
 anything, is queued in MongoDB, and found as MESSAGE_LOST. The log says in which queue it was and why it was refused,
 and nothing of what is in it; `recovery_messages_refused_total` counts them all. Whatever others put into Redis, here
-and in `taking`, is told by one teller, `Intake.said`: a line of its kind a second at most.
+and in `transport`, is logged by `Intake.said`: a line of its kind a second at most.
+
+Slots take messages from Redis as well, past Celery, as hints for what they do next (`hints`). These are believed as
+little as the messages that Celery takes.
 """
 
 from __future__ import annotations
@@ -14,11 +17,12 @@ import json
 import logging
 import re
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from recovery import metrics
-from recovery.queue import MessageId, Signer, envelope, remake
+from recovery.errors import BrokerError
+from recovery.queue import Broker, MessageId, Signer, envelope, remake
 from recovery.queue.envelope import Refusal, Refused
 from recovery.seldom import Seldom
 from recovery.worker.celery_config import NUDGE, SPARK_QUEUE, SWEEP
@@ -133,3 +137,22 @@ def _reply(sent: Mapping[str, Any]) -> Message:
         case _ if sent.get("reply_to") is None and sent.get("ticket") is None:
             return {}
     raise Refused(Refusal.MALFORMED)
+
+
+def hints(
+    broker: Broker, intake: Intake, may_take: Callable[[], bool] = lambda: True
+) -> Callable[[str, int], Sequence[MessageId]]:
+    """What takes up to so many messages from a queue; none where Redis is away: Celery finds and tells that. And none
+    where none may be taken any more."""
+
+    def take(queue: str, count: int) -> list[MessageId]:
+        if not may_take():
+            return []
+        try:
+            texts = broker.pop(queue, count)
+        except BrokerError as error:
+            log.debug("no more messages of %s (%s)", queue, error)
+            return []
+        return [told for text in texts if (told := intake.hint(queue, text)) is not None]
+
+    return take

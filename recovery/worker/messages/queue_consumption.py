@@ -1,21 +1,30 @@
-"""Which queues a worker consumes: those it serves, but for those whose actors are blocked; and none, that of nudges
-included, from a heartbeat that failed to the next that did not.
+"""Which queues a worker consumes, and which of these Redis answers.
 
-A worker that cannot reach MongoDB can do nothing with what it takes, and keeps it from those who could. Idle as it is,
-it would take the most: Redis serves who has waited longest.
+A worker consumes the queues that it serves, except those whose actors are blocked. From a heartbeat that failed until
+the next that did not it consumes nothing, not even nudges: a worker that cannot reach MongoDB can do nothing with what
+it takes, and keeps it from those who could. Idle as it is, it would take the most, because Redis serves who has waited
+longest.
 
 Celery's consumer may be touched only from its own event loop, so a change is handed to it there. The selection is
-changed with it, since a consumer that lost its connection begins anew with what is selected. What was taken before
-a change is not our concern: `Slot` looks once more before it claims, and gives the message back.
+changed with it, because a consumer that lost its connection begins anew with what is selected. Messages that were taken
+before a change need no care here: `Slot` looks once more before it claims, and gives the message back.
+
+A poll counts once Redis has answered it, with a message or without. A worker asks Redis for messages of all queues that
+it consumes and is answered within a second. If it is not answered, it does not poll, whatever it believes: Redis may be
+silent behind a firewall that drops. While all its slots are busy it asks for nothing. It polls then if Redis answers
+something else: it takes messages as soon as it has room, and who waits for them waits for a slot, not for a worker.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 log = logging.getLogger(__name__)
+RECENT = 2.0
+"""Seconds. Redis answers a poll within one; another for an event loop that was busy."""
 
 
 class QueueConsumption:
@@ -107,3 +116,51 @@ class QueueConsumption:
                 consumer.cancel()
             else:
                 consumer.consume()
+
+
+class Polls:
+    """The polls of one worker's process. Written by its event loop; read by any thread."""
+
+    def __init__(self) -> None:
+        self._answered: dict[str, float] = {}
+        self._channels: dict[str, Any] = {}
+        self.on_return: Callable[[], None] = _nothing
+        """Called when a queue's poll was answered for the first time, or for the first time in a while. Cheap."""
+
+    def asked(self, channel: Any, queues: Iterable[str]) -> None:
+        """A poll of these queues was sent. Called every second, and for each message: cheap."""
+        for queue in queues:
+            self._channels[queue] = channel
+
+    def answered(self, queues: Sequence[str]) -> None:
+        """Redis answered a poll of these queues. Called as often."""
+        now = time.monotonic()
+        returned = not all(self._is_recent(queue, now) for queue in queues)
+        for queue in queues:
+            self._answered[queue] = now
+        if returned:
+            self.on_return()
+
+    def recent(self, queues: Iterable[str]) -> set[str]:
+        """Those of these queues whose last poll was answered just now."""
+        now = time.monotonic()
+        return {queue for queue in queues if self._is_recent(queue, now)}
+
+    def full(self, queues: Iterable[str]) -> set[str]:
+        """Those that are not asked for just now, since all slots are busy."""
+        return {queue for queue in queues if (channel := self._channels.get(queue)) and _is_full(channel)}
+
+    def _is_recent(self, queue: str, now: float) -> bool:
+        return now - self._answered.get(queue, float("-inf")) <= RECENT
+
+
+def _is_full(channel: Any) -> bool:
+    return not channel.closed and not channel.qos.can_consume()
+
+
+def _nothing() -> None:
+    return
+
+
+POLLS = Polls()
+"""Of this process: kombu makes the channels, and nobody can hand them anything."""

@@ -1,33 +1,43 @@
-"""Celery's Redis transport as workers have it. What is taken goes through an intake (`taking`), and five things differ
-from kombu's own.
+"""Celery's Redis transport as workers have it: what comes from Redis is checked by an `Intake` before kombu reads it.
 
-A channel whose connection was closed says that it lost the connection. There kombu's raises AttributeError, which no
-layer above takes for a lost connection, and the worker ends. It comes to that where an attempt ends that was begun
-before Redis went away, just when Redis goes away again.
+kombu keeps messages that are taken and not yet acknowledged in Redis as well (`unacked`), and restores them at its end
+or after an hour: two round trips for each message, and a message that kills a worker kills the next one. Here they are
+kept in memory only. What a killed worker had taken is queued in MongoDB, and is found as MESSAGE_LOST or by its claim's
+deadline. A worker that ends in order puts the messages that it has not begun back into their queues, unchanged.
 
-A channel tells which of its polls were answered (`polls`).
+Other differences from kombu's transport:
 
-The event loop is not woken up each second for what has no use here.
-
-A server that takes no messages, since it is a replica, counts as one that does not answer. kombu's would connect, fail
-with the first message, and connect again, several times a second.
-
-A connection is tried again every few seconds, for as long as Redis is away. kombu's waits ever longer, up to half a
-minute, and would be at work as much later.
+- A channel whose connection was closed raises ConnectionError. kombu's raises AttributeError, which no layer above
+  takes for a lost connection, and the worker ends. This happens if an attempt that began before Redis went away ends
+  just when Redis goes away again.
+- A channel reports which of its polls were answered (`queue_consumption.Polls`).
+- The event loop is not woken up each second to refresh tables that nobody reads here.
+- A replica, which takes no messages, counts as a server that does not answer. kombu would connect, fail with the first
+  message, and connect again, several times a second.
+- A connection is tried again every few seconds for as long as Redis is away. kombu waits ever longer, up to half a
+  minute, and would resume that much later.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable, Mapping
 from queue import Empty
-from typing import Any
+from typing import Any, ClassVar
 
 from celery.app.amqp import AMQP
 from kombu import Connection
-from kombu.transport import TRANSPORT_ALIASES, redis
+from kombu.transport import TRANSPORT_ALIASES, redis, virtual
+from kombu.utils.encoding import bytes_to_str
 
+from recovery.queue.aside import set_aside
+from recovery.queue.bounded import BoundedParser
 from recovery.queue.condition import introduce
-from recovery.worker.messages.polls import POLLS
-from recovery.worker.messages.taking import TakingChannel
+from recovery.queue.driver_errors import RedisError, ResponseError
+from recovery.worker.messages.intake import Intake
+from recovery.worker.messages.queue_consumption import POLLS
+
+log = logging.getLogger(__name__)
 
 PAUSE = 4.0
 """Seconds between two tries to connect, at most. A try itself may take three (`recovery.queue.connection`)."""
@@ -38,30 +48,170 @@ STEP = 0.1
 
 REPLICAS = ("replica", "slave")
 
+TOLD = (
+    "%s in Redis was none of ours but a %s, and is called %s now: have whoever put it there use another name, or "
+    "another database of Redis; then rename or delete it"
+)
 
-class Channel(TakingChannel):
-    """A channel of this transport."""
 
+class InMemory(virtual.QoS):  # type: ignore[misc]
+    """What was taken and is not yet acknowledged."""
+
+    def restore_unacked(self) -> list[Any]:
+        """Put it back. What can't be is found in MongoDB: nothing is told to kombu, which would write it to a file."""
+        self._flush()
+        for message in reversed(self._delivered.values()):  # the first of them is the next again
+            try:
+                self.channel._restore(message)
+            except (RedisError, OSError) as error:
+                log.warning("%d messages not put back (%s): they are found missing", len(self._delivered), error)
+                break
+        self._delivered.clear()
+        return []
+
+
+class Channel(redis.Channel):  # type: ignore[misc]
+    """A channel that takes what `intake` makes of what comes. Without an intake, in a process that is not a worker, it
+    takes messages as kombu's own does."""
+
+    QoS = InMemory
+    intake: ClassVar[Intake | None] = None
     _asked: tuple[str, ...] = ()
-
-    def _connparams(self, asynchronous: bool = False) -> Any:
-        if self.connection is None or self.connection.client is None:
-            raise ConnectionError("the connection to Redis was closed; another one is made")
-        return super()._connparams(asynchronous)
+    """The queues of the poll that is under way."""
 
     def _brpop_start(self, timeout: float | None = None) -> None:
         super()._brpop_start(timeout)
         self._asked = tuple(self.active_queues)
         POLLS.asked(self, self._asked)
 
-    def _brpop_read(self, **options: Any) -> Any:
+    def _brpop_read(self, **options: Any) -> bool:
         try:
-            delivered = super()._brpop_read(**options)
+            delivered = super()._brpop_read(**options) if self.intake is None else self._take(self.intake, options)
         except Empty:
             POLLS.answered(self._asked)
             raise
         POLLS.answered(self._asked)
-        return delivered
+        return bool(delivered)
+
+    def _take(self, intake: Intake, options: Mapping[str, Any]) -> bool:
+        """Read the answer to a poll. Raises Empty if it has no message, and the connection's errors."""
+        try:
+            try:
+                popped = self.client.parse_response(self.client.connection, "BRPOP", **options)
+            except self.connection_errors:
+                self.client.connection.disconnect()
+                raise
+            except ResponseError as error:
+                self._set_aside_if_no_queue(error, self.active_queues)
+                raise Empty from None
+            if not popped:
+                raise Empty
+            queue = bytes_to_str(popped[0]).rsplit(self.sep, 1)[0]
+            self._queue_cycle.rotate(queue)
+            if queue not in self.active_queues:  # no longer consumed, since it was asked for
+                self.client.rpush(queue, popped[1])
+                return True
+            message = intake.take(queue, popped[1])
+            if message is not None:
+                self.connection._deliver(message, queue)
+            return True
+        finally:
+            self._in_poll = None
+            self._flush_brpop_reauth()
+
+    def _size(self, queue: str) -> int:
+        try:
+            return int(super()._size(queue))
+        except ResponseError as error:
+            self._set_aside_if_no_queue(error, [queue])
+            return 0
+
+    def _queue_bind(self, exchange: str, *binding: str) -> None:
+        try:
+            super()._queue_bind(exchange, *binding)
+        except ResponseError as error:
+            tables = self.keyprefix_queue, self.keyprefix_binding_permanent
+            self._set_aside(
+                error, {**{name % (exchange,): "set" for name in tables}, self.keyprefix_binding_deadlines: "zset"}
+            )
+            super()._queue_bind(exchange, *binding)
+
+    def _set_aside_if_no_queue(self, error: ResponseError, queues: Iterable[str]) -> None:
+        keys = [self._q_for_pri(queue, priority) for queue in queues for priority in self.priority_steps]
+        self._set_aside(error, dict.fromkeys(keys, "list"))
+
+    def _set_aside(self, error: ResponseError, keys: Mapping[str, str]) -> None:
+        """Rename what stands in the place of what is ours, {key: the type that it should have}: with it no poll is
+        answered, of any queue, or no worker starts. It is somebody's, so nothing of it is lost. What is wrong but for
+        that is raised."""
+        if self.intake is None or "WRONGTYPE" not in str(error):
+            raise error
+        with self.conn_or_acquire() as client:
+            for key, wanted in keys.items():
+                name = key.partition(self.sep)[0]
+                if (found := set_aside(client, key, name, wanted)) is not None:
+                    kind, aside = found
+                    self.intake.said.warning(TOLD, name, kind, aside)
+
+    def _receive_one(self, client: Any) -> bool | None:
+        if self.intake is None:
+            return bool(super()._receive_one(client))
+        try:
+            response = client.parse_response()
+        except self.connection_errors:
+            self._in_listen = None
+            raise
+        if not isinstance(response, list | tuple):
+            return None
+        event = self._handle_message(client, response)
+        if not bytes_to_str(event["type"]).endswith("message"):
+            return None
+        message = self.intake.command(event["data"])
+        if message is not None:
+            # A worker listens to nothing but remote control.
+            for queue in list(self.active_fanout_queues):
+                self.connection._deliver(message, queue)
+        return True
+
+    def _restore(self, message: Any, leftmost: bool = False) -> None:
+        """Put a message that was not begun back into its queue: where it is the next, or the last (`leftmost`)."""
+        queue = message.delivery_info["routing_key"]
+        with self.conn_or_acquire() as client:
+            push = client.lpush if leftmost else client.rpush
+            try:
+                push(queue, message._raw["text"])
+            except ResponseError as error:
+                self._set_aside_if_no_queue(error, [queue])
+                push(queue, message._raw["text"])
+
+    def maybe_refresh_binding_expiry(self) -> None:
+        """Keep the tables of remote control, which nobody here asks (`_lookup`). What stands in their place would be a
+        stack in the log each time; in the event loop, where that is every second, it is not called (`Transport`)."""
+        if self.intake is None:
+            super().maybe_refresh_binding_expiry()
+
+    def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:
+        """Where an answer to remote control goes: by the names that kombu gives to queues of answers. What the table in
+        Redis says may be of any length, and name anything."""
+        if self.intake is None:
+            return list(super()._lookup(exchange, routing_key, default))
+        return [f"{routing_key}.{exchange}"]
+
+    def _put(self, queue: str, message: Any, **options: Any) -> None:
+        try:
+            super()._put(queue, message, **options)
+        except ResponseError as error:
+            if self.intake is None:
+                raise
+            self.intake.said.warning("an answer was not sent: Redis says %s", str(error)[:100])
+
+    def _connparams(self, asynchronous: bool = False) -> Any:
+        if self.connection is None or self.connection.client is None:
+            raise ConnectionError("the connection to Redis was closed; another one is made")
+        params = super()._connparams(asynchronous)
+        if asynchronous and self.intake is not None:
+            params["parser_class"] = BoundedParser
+        return params
 
 
 class Transport(redis.Transport):  # type: ignore[misc]
@@ -79,7 +229,7 @@ class Transport(redis.Transport):  # type: ignore[misc]
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         super().register_with_event_loop(connection, loop)
-        # kombu's timer keeps the tables of remote control, which nobody here asks (`TakingChannel._lookup`).
+        # kombu's timer keeps the tables of remote control, which nobody here asks (`Channel._lookup`).
         refreshing = getattr(self.cycle, "_binding_expiry_tref", None)
         if self.Channel.intake is not None and refreshing is not None:
             refreshing.cancel()

@@ -1,4 +1,4 @@
-"""The places that attempts run in: the `board` on which each tells what it runs, `pool_host` around the call,
-`own_pool` with its processes' limits (`lifetime`) and signals (`own_signals`), and what is done about those that hang
-(`hung`, `freeing`, `killing`).
+"""The places that attempts run in: the `board` on which each slot writes what it runs, Celery's `pools` and each
+`pool_process` with its limits and signals, `hung_slots` and how they are freed (`killing`), and slots that can run no
+task (`fitness`).
 """

@@ -15,8 +15,8 @@ from recovery.errors import SettingsError
 from recovery.records import ActorPreferences
 from recovery.settings import load
 from recovery.store.lifecycle.actors import KeptSettings
-from recovery.worker.bootsteps import prepare
 from recovery.worker.serving_canary import add_canary
+from recovery.worker.start_up import prepare
 from tests.store.writing import contents
 from tests.waiting import wait_until
 from tests.world import World
