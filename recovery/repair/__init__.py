@@ -2,9 +2,9 @@
 
 from recovery.repair.changed import Changed
 from recovery.repair.diagnosis import Diagnosis, Reading, diagnose, judge, readings
-from recovery.repair.pace import Later, Pace
 from recovery.repair.redis_loss import RedisLoss
 from recovery.repair.repairer import Done, Repaired, Repairer
+from recovery.repair.requeue_pace import Later, Pace
 from recovery.repair.surroundings import keep_empty, look_around, look_at_all
 
 __all__ = [

@@ -16,17 +16,17 @@ import prometheus_client
 
 from recovery import metrics
 from recovery.engine import Applier, Resources
-from recovery.repair.applying import Applying
 from recovery.repair.changed import Changed
-from recovery.repair.damage import DamageRepairs
-from recovery.repair.graphs import GraphRepairs
+from recovery.repair.damage_repairs import DamageRepairs
+from recovery.repair.ended_tasks import Applying
+from recovery.repair.graph_repairs import GraphRepairs
 from recovery.repair.handover import HandOver
 from recovery.repair.interruptions import InterruptionRepairs
 from recovery.repair.markers import MarkerRepairs
-from recovery.repair.pace import Later, Pace
-from recovery.repair.processes import ProcessRepairs
+from recovery.repair.process_repairs import ProcessRepairs
 from recovery.repair.redis_loss import RedisLoss
-from recovery.repair.tasks import TaskRepairs
+from recovery.repair.requeue_pace import Later, Pace
+from recovery.repair.requeueing import TaskRepairs
 from recovery.repair.timeouts import TimeoutRepairs
 from recovery.rules import Finding, Repair, Rule, Surroundings
 from recovery.store import batches

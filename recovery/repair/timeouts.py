@@ -15,8 +15,8 @@ from recovery.engine.end.marking import mark, order_markers
 from recovery.metrics import counting
 from recovery.records import ErrorInfo, Process, ProcessState
 from recovery.records.ids import new_pass, record_id
-from recovery.repair.applying import Applying
 from recovery.repair.changed import Changed, of_count, of_records
+from recovery.repair.ended_tasks import Applying
 from recovery.retry.codes import PROCESS_TIMEOUT, TASK_TIMEOUT
 from recovery.retry.reasons import UNKNOWN
 from recovery.rules import Finding, Repair, Rule, Surroundings, is_late

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from recovery.exports import exported
 
 if TYPE_CHECKING:
-    from recovery.rules.catalogue import CATALOGUE, Explanation
     from recovery.rules.contradictions import is_intact
-    from recovery.rules.damage import SPOILT, droppable, not_judged, state_shown
-    from recovery.rules.decisions import OF_SINGLE_TASKS, foreign_id, judge_decision, of_aborted
+    from recovery.rules.damaged_records import SPOILT, droppable, not_judged, state_shown
     from recovery.rules.derived_graph import graph_of, says, still_to_come
-    from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
-    from recovery.rules.processes import judge_process
-    from recovery.rules.redo import Link, Redo, redo_of
+    from recovery.rules.failure_map import CATALOGUE, Explanation
+    from recovery.rules.findings import Finding, Repair, Rule, Snapshot, Surroundings
+    from recovery.rules.process_rules import judge_process
+    from recovery.rules.redo_plan import Link, Redo, redo_of
+    from recovery.rules.task_rules import OF_SINGLE_TASKS, foreign_id, judge_decision, of_aborted
     from recovery.rules.timeouts import is_late
 
 __all__ = [
@@ -52,14 +52,14 @@ __all__ = [
 __getattr__ = exported(
     __name__,
     {
-        "catalogue": "CATALOGUE Explanation",
+        "failure_map": "CATALOGUE Explanation",
         "contradictions": "is_intact",
-        "damage": "SPOILT droppable not_judged state_shown",
-        "decisions": "OF_SINGLE_TASKS foreign_id judge_decision of_aborted",
+        "damaged_records": "SPOILT droppable not_judged state_shown",
+        "task_rules": "OF_SINGLE_TASKS foreign_id judge_decision of_aborted",
         "derived_graph": "graph_of says still_to_come",
-        "model": "Finding Repair Rule Snapshot Surroundings",
-        "processes": "judge_process",
-        "redo": "Link Redo redo_of",
+        "findings": "Finding Repair Rule Snapshot Surroundings",
+        "process_rules": "judge_process",
+        "redo_plan": "Link Redo redo_of",
         "timeouts": "is_late",
     },
 )

@@ -10,21 +10,21 @@ from collections.abc import Iterator
 
 from recovery.records import DecisionState
 from recovery.records.ids import split_record_id
-from recovery.rules import graphs, links
-from recovery.rules.interruptions import interruption_missing, is_restarted
-from recovery.rules.model import Finding, Repair, Snapshot, Surroundings
+from recovery.rules import graph_rules, links
+from recovery.rules.broken_processes import interruption_missing, is_restarted
+from recovery.rules.findings import Finding, Repair, Snapshot, Surroundings
 from recovery.rules.times import time_impossible
 
 GO_ON = (
-    graphs.start_not_registered,
-    graphs.graph_missing,
-    graphs.not_applied,
-    graphs.children_missing,
-    graphs.record_missing,
-    graphs.finished_undecided,
+    graph_rules.start_not_registered,
+    graph_rules.graph_missing,
+    graph_rules.not_applied,
+    graph_rules.children_missing,
+    graph_rules.record_missing,
+    graph_rules.finished_undecided,
     links.dead_link,
     links.cycle,
-    graphs.ready_not_queued,
+    graph_rules.ready_not_queued,
 )
 """Rules on what goes on, in a process that runs as in one that is broken."""
 _OF_A_TASK = frozenset({Repair.APPLY, Repair.BREAK, Repair.ENQUEUE_READY, Repair.RESTORE})

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from recovery.records import Decision, DecisionState, Graph, ProcessState
 from recovery.records.ids import record_id
-from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
+from recovery.rules.findings import Finding, Repair, Rule, Snapshot, Surroundings
 
 
 def graph_contradicted(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from recovery.records import Graph
 from recovery.records.ids import record_id
-from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
+from recovery.rules.findings import Finding, Repair, Rule, Snapshot, Surroundings
 
 
 def dead_link(snapshot: Snapshot, _around: Surroundings) -> Iterator[Finding]:

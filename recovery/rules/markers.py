@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from recovery.records import ProcessState
-from recovery.rules.model import Finding, Repair, Rule, Snapshot
+from recovery.rules.findings import Finding, Repair, Rule, Snapshot
 
 
 def marker_missing(snapshot: Snapshot) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from recovery.records import Decision, DecisionState, Process
-from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
+from recovery.rules.findings import Finding, Repair, Rule, Snapshot, Surroundings
 
 
 def task_timeout(decision: Decision, around: Surroundings) -> Finding | None:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from recovery.limits import LONGEST, WAITS_FOR
 from recovery.records import Decision, DecisionState, Graph, Process
-from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
+from recovery.rules.findings import Finding, Repair, Rule, Snapshot, Surroundings
 
 SLACK = timedelta(days=1)
 """By how much the deadline of a record may be late that is looked at again and again, because of the pace of requeues

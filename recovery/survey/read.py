@@ -26,7 +26,7 @@ from recovery.store.client import Document
 from recovery.store.views.ranges import KEY, PAGE, Range, Ranges, weight
 from recovery.store.zones import aware
 from recovery.survey.forms import Form, Forms
-from recovery.survey.streams import RawStream, Stream
+from recovery.survey.record_streams import RawStream, Stream
 
 READ_EACH = PAGE
 """Records after which who goes through a range hears of it: a tenth of a second's work."""

@@ -37,7 +37,7 @@ from recovery.scan import (
     ScheduleScanner,
     WorkerScanner,
 )
-from recovery.scan.census import CensusTaker
+from recovery.scan.errands import CensusTaker
 from recovery.scan.left_counts import CountsTaker
 from recovery.scan.lookout import Lookout
 from recovery.store import schema

@@ -27,7 +27,7 @@ from recovery.queue.signing import UNSIGNED
 from recovery.records import ErrorInfo, Worker
 from recovery.records.ids import new_pass
 from recovery.repair import Repairer
-from recovery.repair.stale import drop_stale
+from recovery.repair.stale_messages import drop_stale
 from recovery.retry import REASONS, SHIPPED
 from recovery.rules import Rule
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, ScheduleScanner, WorkerScanner, rescue

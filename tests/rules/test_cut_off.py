@@ -12,10 +12,10 @@ from recovery.errors import DamagedRecord
 from recovery.limits import LONGEST
 from recovery.records import Decision, DecisionState, ErrorInfo, ProcessState
 from recovery.rules import Finding, Repair, Rule, Snapshot, judge_process
-from recovery.rules.decisions import judge_decision, of_aborted
 from recovery.rules.links import cycle, dead_link
+from recovery.rules.task_rules import judge_decision, of_aborted
 from tests.rules.surroundings import LONG_AGO, NOW, SOON, around
-from tests.rules.test_processes import decision, finished, is_open, snapshot, without_tasks
+from tests.rules.test_process_rules import decision, finished, is_open, snapshot, without_tasks
 
 ABORTED = {"state": ProcessState.ABORTED, "recovery_time": None, "error": ErrorInfo(kind="Aborted", message="no")}
 BROKEN = {"state": ProcessState.BROKEN, "recovery_time": None, "error": ErrorInfo(kind="E", message="no")}

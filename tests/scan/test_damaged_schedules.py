@@ -15,7 +15,7 @@ from recovery.health.schedules import schedules as check_schedules
 from recovery.records.schedule import SlotOutcome
 from tests.cli.command import recovery
 from tests.documents import database_of
-from tests.scan.test_schedules import declare, due, get, make, outcomes, processes, scan
+from tests.scan.test_due_schedules import declare, due, get, make, outcomes, processes, scan
 from tests.world import World
 
 NAME = "nightly"

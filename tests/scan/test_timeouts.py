@@ -14,7 +14,7 @@ from recovery import ProcessBroken, heartbeat
 from recovery.engine.operators.redo import redo_process
 from recovery.errors import ClaimLost
 from recovery.records import DecisionState, Interruption, ProcessState
-from recovery.repair import processes
+from recovery.repair import process_repairs as processes
 from recovery.rules import Rule
 from recovery.store.lifecycle import preferences
 from tests.scan.making import DAY, after_find, overdue, scanner

@@ -19,7 +19,7 @@ from recovery.store.views.ranges import BRIEF, Range, Ranges
 from recovery.survey import forms
 from recovery.survey.forms import Forms
 from recovery.survey.read import RangeCounts, survey
-from recovery.survey.streams import RawStream
+from recovery.survey.record_streams import RawStream
 from tests.sweep.database import Database
 from tests.sweep.shapes import SIZE, Records, finished, part, running
 from tests.sweep.test_read import NOW, anything, is_at_rest, outlined, project

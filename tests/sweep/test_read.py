@@ -25,7 +25,7 @@ from recovery.survey import Look, read, wrong_in
 from recovery.survey.examine import NOTHING
 from recovery.survey.outline import Source, live_keys, suspect
 from recovery.survey.read import Outline, RangeCounts, at_rest, survey
-from recovery.survey.streams import Stream
+from recovery.survey.record_streams import Stream
 from tests.sweep.database import Database
 from tests.sweep.shapes import BROKEN, ERROR, HEALTHY, MERGE, OLD, SIZE, Records, finished, part, running
 

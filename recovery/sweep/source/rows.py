@@ -16,7 +16,7 @@ from recovery.store.client import Document
 from recovery.store.views.ranges import Range, Ranges
 from recovery.store.views.tables import COUNT, MOMENT, TABLES, TEXT, WHOLE, Row, value
 from recovery.survey import Look, RangeCounts, wrong_in
-from recovery.survey.streams import Stream
+from recovery.survey.record_streams import Stream
 from recovery.sweep.connections import connected
 from recovery.sweep.source.results import RESULTS, results
 

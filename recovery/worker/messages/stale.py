@@ -10,7 +10,7 @@ from queue import SimpleQueue
 
 from recovery.engine import Recovery
 from recovery.errors import BrokerError, StoreError
-from recovery.repair.stale import drop_stale
+from recovery.repair.stale_messages import drop_stale
 from recovery.seldom import Seldom
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ import pytest
 
 from recovery.records import Decision, DecisionState, ErrorInfo, Graph, Outcome, Process, ProcessState
 from recovery.rules import Finding, Repair, Rule, Snapshot
-from recovery.rules.interruptions import interruption_missing, is_restarted
+from recovery.rules.broken_processes import interruption_missing, is_restarted
 from tests.rules.surroundings import JUST_NOW, LONG_AGO, MARGIN, NOW, TICK, around
 
 FAILED = Outcome(pass_key="k", error=ErrorInfo(kind="ValueError", message="no"))

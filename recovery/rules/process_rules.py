@@ -1,16 +1,16 @@
-"""Rules on a whole process: what no single record shows. `graphs` and `links` have those on its graph."""
+"""Rules on a whole process: what no single record shows. `graph_rules` and `links` have those on its graph."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from recovery.records import DecisionState, Process, ProcessState
-from recovery.rules import contradictions, graphs
+from recovery.rules import contradictions, graph_rules
 from recovery.rules.broken import GO_ON, of_broken
-from recovery.rules.damage import error_missing, record_damaged
-from recovery.rules.decisions import judge_decision, without
+from recovery.rules.damaged_records import error_missing, record_damaged
+from recovery.rules.findings import Finding, Repair, Rule, Snapshot, Surroundings
 from recovery.rules.markers import marker_missing
-from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
+from recovery.rules.task_rules import judge_decision, without
 from recovery.rules.timeouts import process_timeout
 from recovery.rules.times import time_impossible
 
@@ -135,7 +135,7 @@ def orphan(snapshot: Snapshot) -> Iterator[Finding]:
 
 _OF_RUNNING = (
     *GO_ON,
-    graphs.not_recorded,
+    graph_rules.not_recorded,
     time_impossible,
     process_timeout,
     deadline_missing,

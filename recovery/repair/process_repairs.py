@@ -13,8 +13,8 @@ from recovery.engine.end.redo import carry_out
 from recovery.engine.end.removal import finish_removal, take_off_marks
 from recovery.records import Decision, DecisionState, ErrorInfo, Process, Task
 from recovery.records.ids import split_record_id
-from recovery.repair.applying import Applying
 from recovery.repair.changed import Changed, of_count, of_each, of_records
+from recovery.repair.ended_tasks import Applying
 from recovery.rules import Finding, Repair, Rule, Snapshot, Surroundings, judge_process
 
 log = logging.getLogger(__name__)

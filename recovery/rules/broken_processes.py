@@ -12,7 +12,7 @@ from datetime import datetime
 
 from recovery.records import Decision, DecisionState, Graph, Process
 from recovery.records.ids import record_id
-from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
+from recovery.rules.findings import Finding, Repair, Rule, Snapshot, Surroundings
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from recovery.engine.end.fencing import withdraw_unwanted
 from recovery.limits import LONGEST
 from recovery.records import Decision, ErrorInfo
 from recovery.records.ids import new_pass
-from recovery.repair.applying import Applying
 from recovery.repair.changed import Changed, of_records
+from recovery.repair.ended_tasks import Applying
 from recovery.repair.handover import HandOver
-from recovery.repair.pace import Later, Pace
+from recovery.repair.requeue_pace import Later, Pace
 from recovery.retry.codes import WORK_TIMEOUT
 from recovery.retry.reasons import WORKER_LOST
 from recovery.rules import Finding, Repair, Rule, Surroundings

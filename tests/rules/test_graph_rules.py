@@ -8,9 +8,9 @@ import pytest
 
 from recovery.records import DecisionState
 from recovery.rules import Repair, Rule, Snapshot
-from recovery.rules.graphs import not_applied, record_missing
+from recovery.rules.graph_rules import not_applied, record_missing
 from tests.rules.surroundings import LONG_AGO, MARGIN, NOW, TICK, around
-from tests.rules.test_processes import decision, finished, is_open, snapshot, without_tasks
+from tests.rules.test_process_rules import decision, finished, is_open, snapshot, without_tasks
 
 
 def missing(found: Snapshot) -> list[tuple[Rule, str, Repair, str]]:

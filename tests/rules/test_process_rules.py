@@ -12,7 +12,7 @@ import pytest
 from recovery.limits import WAITS_FOR
 from recovery.records import Child, Decision, DecisionState, ErrorInfo, Graph, Outcome, Process, ProcessState
 from recovery.rules import Repair, Rule, Snapshot, judge_process
-from recovery.rules.graphs import start_not_registered
+from recovery.rules.graph_rules import start_not_registered
 from tests.rules.surroundings import JUST_NOW, LONG_AGO, MARGIN, NOW, SOON, TICK, around
 from tests.sweep import shapes
 

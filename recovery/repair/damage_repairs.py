@@ -12,8 +12,8 @@ from recovery.engine import Resources, rebuild_graphs, remake_graph
 from recovery.errors import DamagedRecord
 from recovery.records import Decision, Graph, Process, Record, Task
 from recovery.records.ids import split_record_id
-from recovery.repair.applying import Applying
 from recovery.repair.changed import Changed, of_count, of_each
+from recovery.repair.ended_tasks import Applying
 from recovery.rules import Finding, Repair, Rule, Surroundings, droppable, state_shown
 from recovery.store.client import Document
 

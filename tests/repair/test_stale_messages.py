@@ -10,8 +10,8 @@ import pytest
 from recovery.errors import StoreUnavailable
 from recovery.queue.envelope import MAX_BYTES
 from recovery.records.ids import child_task_id, new_pass, new_process_id, record_id
-from recovery.repair import stale
-from recovery.repair.stale import drop_stale
+from recovery.repair import stale_messages
+from recovery.repair.stale_messages import drop_stale
 from recovery.store import Queued
 from tests.world import World
 
@@ -29,9 +29,9 @@ def order(number: int) -> int:
 
 def test_what_waits_behind_them_is_next(world: World) -> None:
     process = world.app.process()(order)
-    push_stale(world, 2 * stale.PORTION + 500)
+    push_stale(world, 2 * stale_messages.PORTION + 500)
     started = world.start(process, 1)
-    assert drop_stale(world.app.resources, "order") == 2 * stale.PORTION + 500
+    assert drop_stale(world.app.resources, "order") == 2 * stale_messages.PORTION + 500
     assert world.redis.llen("order") == 1
     assert world.pump() == 1
     assert world.app.result(started, timeout=0) == 1
@@ -62,14 +62,14 @@ def test_what_is_too_large_for_a_message_is_left_to_whoever_takes_it(world: Worl
 
 def test_a_cut_while_they_are_judged_puts_them_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     push_stale(world, 10)
-    before, judge, asked = world.redis.lrange("order", 0, -1), stale._not_stale, iter([False, True])
+    before, judge, asked = world.redis.lrange("order", 0, -1), stale_messages._not_stale, iter([False, True])
 
     def cut(*args: Any) -> list[bytes]:
         if next(asked):
             raise StoreUnavailable("the database is away")
         return judge(*args)
 
-    monkeypatch.setattr(stale, "_not_stale", cut)
+    monkeypatch.setattr(stale_messages, "_not_stale", cut)
     with pytest.raises(StoreUnavailable):
         drop_stale(world.app.resources, "order")
     assert world.redis.lrange("order", 0, -1) == before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.rules.redo import Link, redo_of
+from recovery.rules.redo_plan import Link, redo_of
 
 # A diamond: `start` schedules the others; `left` and `right` wait for `first`, `last` for both.
 DIAMOND = {

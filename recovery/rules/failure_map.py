@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from recovery.rules.model import Rule
+from recovery.rules.findings import Rule
 
 
 @dataclass(frozen=True, slots=True)

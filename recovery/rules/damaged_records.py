@@ -12,7 +12,7 @@ from typing import Any
 
 from recovery.errors import DamagedRecord
 from recovery.records import Decision, DecisionState, Graph, Process, ProcessState, Task
-from recovery.rules.model import Finding, Repair, Rule, Snapshot
+from recovery.rules.findings import Finding, Repair, Rule, Snapshot
 
 SPOILT = (DamagedRecord, TypeError, ValueError, AttributeError, KeyError, OverflowError)
 """What comes of records that another program wrote: they can't be read, or hold what no rule can compare."""

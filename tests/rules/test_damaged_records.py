@@ -10,7 +10,7 @@ import pytest
 from recovery.errors import DamagedRecord
 from recovery.records import Child, Decision, DecisionState, Graph, Outcome, Process, ProcessState, Task
 from recovery.rules import Repair, Rule, Snapshot
-from recovery.rules.damage import DROPPABLE, droppable, not_judged, record_damaged, state_shown
+from recovery.rules.damaged_records import DROPPABLE, droppable, not_judged, record_damaged, state_shown
 
 HOUR = timedelta(hours=1)
 RUNNING, BROKEN = ProcessState.RUNNING, ProcessState.BROKEN

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from recovery.records import Decision, DecisionState, ProcessState
 from recovery.records.ids import START_TASK, record_id
 from recovery.rules.contradictions import is_untouched
-from recovery.rules.model import Finding, Repair, Rule, Snapshot, Surroundings
+from recovery.rules.findings import Finding, Repair, Rule, Snapshot, Surroundings
 
 
 def start_not_registered(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
