@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from recovery.seldom import Seldom
@@ -43,3 +44,94 @@ class Background:
                 thread = threading.Thread(target=self._work, name=self._name, daemon=True)
                 self._thread = thread if try_start(thread) else None
             return self._thread is not None
+
+    def join(self, timeout: float | None) -> None:
+        """Wait up to `timeout` seconds for the end of `work`, unless this is its own thread."""
+        thread = self._thread
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+            thread.join(timeout)
+
+
+RETRY = 1.0
+"""Seconds until a step that failed runs again, unless its service decides otherwise."""
+
+
+class ServiceThread:
+    """A daemon thread that runs a step again and again, until it is stopped.
+
+    `step` returns the seconds until it runs again, or None to run only when it is woken. If it raises an error,
+    `failed` is called with the error and returns the same. By default the error is logged, at most once a minute, and
+    the step runs again after RETRY seconds. So no error ends the thread.
+
+    A wake-up is never lost: one that comes while the step runs makes it run once more. `apart` is the least number of
+    seconds between two steps, however often it is woken. The first step runs `first` seconds after the start, or when
+    it is woken if that is None.
+
+    A thread does not survive a fork. In the child the service does not run until `start` or `begin` is called there.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        step: Callable[[], float | None],
+        failed: Callable[[Exception], float | None] | None = None,
+        *,
+        first: float | None = None,
+        apart: float = 0.0,
+    ) -> None:
+        self._name, self._step, self._failed = name, step, failed or self._log_failure
+        self._first, self._apart = first, apart
+        self._woken, self._ending = threading.Event(), threading.Event()
+        self._background = Background(self._run, name)
+
+    def start(self) -> None:
+        """Begin, in a program that can't do without this service. Raises RuntimeError if the system has no thread."""
+        if not self.begin():
+            raise RuntimeError(f"no thread can be started for {self._name}")
+
+    def begin(self) -> bool:
+        """Begin unless the service runs already. Return whether it runs. Does not raise."""
+        return self._background.begin()
+
+    def wake(self) -> None:
+        """Have the step run soon. Does not wait. Any thread, or a signal handler."""
+        self._woken.set()
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the service was told to stop. A step that takes long looks at this in between."""
+        return self._ending.is_set()
+
+    def pause(self, seconds: float) -> bool:
+        """Wait within a step. Return True at once when the service is told to stop."""
+        return self._ending.wait(seconds)
+
+    def stop(self, timeout: float | None = 0.0) -> None:
+        """Run no further step, and wait up to `timeout` seconds for the one that runs; None: until it ends."""
+        self._ending.set()
+        self._woken.set()
+        self._background.join(timeout)
+
+    def _run(self) -> None:
+        pause = self._first
+        while True:
+            self._woken.wait(pause)
+            self._woken.clear()
+            if self._ending.is_set():
+                return
+            pause = self._run_step()
+            if self._apart:
+                ended = time.monotonic()
+                self._ending.wait(self._apart)
+                pause = None if pause is None else max(0.0, pause - (time.monotonic() - ended))
+
+    def _run_step(self) -> float | None:
+        try:
+            return self._step()
+        except Exception as error:
+            return self._failed(error)
+
+    def _log_failure(self, error: Exception) -> float:
+        text = "%s failed (%s: %s); it runs again in %g s"
+        _said.warning(text, self._name, type(error).__name__, error, RETRY, about=self._name)
+        return RETRY

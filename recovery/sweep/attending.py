@@ -7,13 +7,13 @@ Not where a job waits for executors that don't come: then workers go on, after a
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
 from recovery.engine import Resources
 from recovery.engine.isolation import in_a_line
+from recovery.threads import ServiceThread
 
 log = logging.getLogger(__name__)
 
@@ -31,20 +31,19 @@ class Drives(Protocol):
 @contextmanager
 def attended(resources: Resources, driver: Drives, waiting: Callable[[], Sequence[int]]) -> Iterator[None]:
     """Have a thread tell it meanwhile. `waiting`: the numbers of the operations that wait."""
-    over = threading.Event()
 
-    def attend() -> None:
-        while not over.wait(ATTEND_EVERY):
-            try:
-                if driver.hold() and (numbers := waiting()):
-                    resources.store.operations.attend(numbers)
-            except Exception as error:  # of the servers, or of whatever another program wrote
-                log.warning("operations in Spark: %s", in_a_line(error))
+    def attend() -> float:
+        if driver.hold() and (numbers := waiting()):
+            resources.store.operations.attend(numbers)
+        return ATTEND_EVERY
 
-    thread = threading.Thread(target=attend, name="spark turns", daemon=True)
+    def failed(error: Exception) -> float:  # of the servers, or of whatever another program wrote
+        log.warning("operations in Spark: %s", in_a_line(error))
+        return ATTEND_EVERY
+
+    thread = ServiceThread("spark turns", attend, failed, first=ATTEND_EVERY)
     thread.start()
     try:
         yield
     finally:
-        over.set()
-        thread.join()
+        thread.stop(timeout=None)

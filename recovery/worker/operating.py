@@ -12,7 +12,6 @@ turns, a job each; one that fails has its next turn later.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from recovery.engine.isolation import in_a_line, tell
 from recovery.errors import RecoveryError, StoreError
 from recovery.operations import OperationWorker
 from recovery.settings import Settings
+from recovery.threads import ServiceThread
 from recovery.worker.lifeline.lifeline import Lifeline
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ class Operating:
     def __init__(self, app: Recovery, lifeline: Lifeline) -> None:
         self._worker = OperationWorker(app.resources, app.applier, lifeline.worker.id)
         self._lifeline = lifeline
-        self._nudged, self._ending = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="operations", daemon=True)
+        self._thread = ServiceThread("operations", self._work, self._failed)
 
     def start(self) -> None:
         """Begin to answer nudges."""
@@ -55,24 +54,20 @@ class Operating:
 
     def stop(self) -> None:
         """Answer no more; a page that is under way is finished."""
-        self._ending.set()
+        self._thread.stop()
         self._worker.stop()
-        self._nudged.set()
 
     def nudge(self) -> None:
         """Look for operations soon. Does not wait."""
-        self._nudged.set()
+        self._thread.wake()
 
-    def _run(self) -> None:
-        while self._nudged.wait() and not self._ending.is_set():
-            self._nudged.clear()
-            if self._lifeline.judging.in_outage_grace():
-                continue
-            try:
-                if self._worker.run_once(TURN):
-                    self._nudged.set()
-            except Exception as error:  # of whatever another program wrote: the next nudge goes on
-                tell("operations", error)
+    def _work(self) -> float | None:
+        if self._lifeline.judging.in_outage_grace():
+            return None
+        return 0.0 if self._worker.run_once(TURN) else None
+
+    def _failed(self, error: Exception) -> None:
+        tell("operations", error)  # of whatever another program wrote: the next nudge goes on
 
 
 class Driving:
@@ -82,10 +77,9 @@ class Driving:
         self._settings: Settings = app.settings
         self._resources: Resources = app.resources
         self._lifeline = lifeline
-        self._ending = threading.Event()
         self._driver: Driver | None = None
         self._later: dict[int, float] = {}
-        self._thread = threading.Thread(target=self._run, name="spark", daemon=True)
+        self._thread = ServiceThread("spark", self._drive, self._failed, first=0.0)
 
     def start(self) -> None:
         """Begin to look for operations."""
@@ -93,23 +87,22 @@ class Driving:
 
     def stop(self) -> None:
         """Give up what is under way, which others go on with, and end Spark."""
-        self._ending.set()
+        self._thread.stop()
         if self._driver is not None:
             self._driver.stop()
-        self._thread.join(STOP_TIMEOUT)
+        self._thread.stop(timeout=STOP_TIMEOUT)
 
-    def _run(self) -> None:
-        while not self._ending.is_set():
-            try:
-                if self._waiting():
-                    self._with_spark()
-                self._ending.wait(LOOK_EVERY)
-            except RecoveryError as error:
-                log.warning("Spark: %s", in_a_line(error))
-                self._ending.wait(RETRY_AFTER)
-            except Exception:  # of Spark, or of whatever another program wrote
-                log.exception("Spark failed; it is started again")
-                self._ending.wait(RETRY_AFTER)
+    def _drive(self) -> float:
+        if self._waiting():
+            self._with_spark()
+        return LOOK_EVERY
+
+    def _failed(self, error: Exception) -> float:
+        if isinstance(error, RecoveryError):
+            log.warning("Spark: %s", in_a_line(error))
+        else:  # of Spark, or of whatever another program wrote
+            log.error("Spark failed; it is started again", exc_info=error)
+        return RETRY_AFTER
 
     def _waiting(self) -> list[int]:
         now = time.monotonic()
@@ -126,9 +119,9 @@ class Driving:
             self._driver = driver = Driver(cluster, self._resources, self._lifeline.worker.id)
             try:
                 with attended(self._resources, driver, self._waiting):
-                    while not self._ending.is_set() and driver.is_alive:
+                    while not self._thread.is_ending and driver.is_alive:
                         if not self._round(driver):
-                            self._ending.wait(LOOK_EVERY)
+                            self._thread.pause(LOOK_EVERY)
             finally:
                 self._driver = None
 
@@ -136,13 +129,13 @@ class Driving:
         """A turn for each operation that waits; whether any does."""
         waiting = self._waiting()
         for number in waiting:
-            if self._ending.is_set():
+            if self._thread.is_ending:
                 break
             try:
                 driver.step(number, others_wait=len(waiting) > 1)
             except StoreError as error:
                 log.warning("operation %d in Spark: %s", number, in_a_line(error))
-                self._ending.wait(RETRY_AFTER)
+                self._thread.pause(RETRY_AFTER)
             except Exception as error:  # of Spark, or of whatever another program wrote
                 if not driver.is_alive:
                     raise

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -42,6 +41,7 @@ from recovery.scan.left_counts import CountsTaker
 from recovery.scan.lookout import Lookout
 from recovery.store import schema
 from recovery.store.views.scanners import Scanners
+from recovery.threads import ServiceThread
 from recovery.worker.celery_config import NUDGE
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.messages.queue_consumption import QueueConsumption
@@ -88,8 +88,7 @@ class Scanning:
         """Whether scanners run just now, and it is not known what came up meanwhile."""
         self._errands = (CensusTaker(resources.store), CountsTaker(resources.store))
         self._notes = ScanNotes(resources.store.scanners, lifeline.worker.id)
-        self._nudged, self._ending = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="scanners", daemon=True)
+        self._thread = ServiceThread("scanners", self._answer)
 
     def start(self) -> None:
         """Begin to answer nudges."""
@@ -97,30 +96,29 @@ class Scanning:
 
     def stop(self) -> None:
         """Answer no more; a scan that runs ends with its page."""
-        self._ending.set()
-        self._nudged.set()
+        self._thread.stop()
 
     def nudge(self) -> None:
         """Scan soon. Does not wait."""
-        self._nudged.set()
+        self._thread.wake()
 
     def nudged(self) -> None:
         """The same, since a beat says so."""
         self._notes.by_beat = True
         self.nudge()
 
-    def _run(self) -> None:
-        while self._nudged.wait() and not self._ending.is_set():
-            self._nudged.clear()
-            self._overdue = None
-            if self._in_outage_grace():
-                continue  # nudges go on
-            self._scan(self._wanted())
-            for errand in self._errands:
-                try:
-                    errand.take_if_due()
-                except Exception:  # of what another program wrote
-                    log.exception("%s failed", type(errand).__name__)
+    def _answer(self) -> float | None:
+        """Answer a nudge. Return 0 if there is more to do, so that it scans again at once."""
+        self._overdue = None
+        if self._in_outage_grace():
+            return None  # nudges go on
+        more = self._scan(self._wanted())
+        for errand in self._errands:
+            try:
+                errand.take_if_due()
+            except Exception:  # of what another program wrote
+                log.exception("%s failed", type(errand).__name__)
+        return 0.0 if more else None
 
     def _in_outage_grace(self) -> bool:
         try:
@@ -151,8 +149,9 @@ class Scanning:
         # Of workers it is known here who is silent.
         return [one for one in self._scanners if one.name in {schema.WORKERS, *due, *looked_long_ago}]
 
-    def _scan(self, wanted: Sequence[Scanner[Any]]) -> None:
-        self.busy = True
+    def _scan(self, wanted: Sequence[Scanner[Any]]) -> bool:
+        """Run these scanners, a turn each. Return whether any has more to do."""
+        self.busy, more = True, False
         for scanner in self._scanners:
             if scanner not in wanted:
                 self._notes.take(scanner.look_past())
@@ -170,10 +169,10 @@ class Scanning:
                 self._notes.tell()  # the others may take long as well, and other workers wait for a word
             if result.error is not None:
                 self._lookout.forget()
-            if result.more:
-                self._nudged.set()
+            more = more or result.more
         self.busy = False
         self._notes.tell()
+        return more
 
 
 class NudgeConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]

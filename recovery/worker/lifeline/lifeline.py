@@ -30,6 +30,7 @@ from recovery.seldom import Seldom
 from recovery.store import Store
 from recovery.store.views.members import Look
 from recovery.store.views.overview import time_limit
+from recovery.threads import ServiceThread
 from recovery.worker.identity import is_gone
 from recovery.worker.lifeline.judging import Judging
 from recovery.worker.lifeline.rescue import Rescue
@@ -41,6 +42,8 @@ log = logging.getLogger(__name__)
 
 BEATS_APART = 0.1
 """Seconds from a heartbeat to one that somebody asks for, at least: whoever reaches Redis may ask all the time."""
+STOP_TIMEOUT = 5.0
+"""Seconds that the end of a worker waits for a heartbeat that is being written."""
 TRY, AGAIN = 1 / 4, 1 / 4
 """Of a heartbeat timeout, what a heartbeat takes at most, and what its second try may take, which follows at once. With
 the interval between two they leave room for one that fails altogether."""
@@ -69,8 +72,7 @@ class Lifeline:
         self._settings = app.settings
         # A connection that died without a word costs one try here, and none of the others' calls.
         self._own = Store(app.settings, within=TRY * app.settings.heartbeat_timeout)
-        self._ending = threading.Event()
-        self._beat_soon, self._scan_soon = threading.Event(), threading.Event()
+        self._scan_soon = threading.Event()
         self.nudge: Callable[[], None] = _nothing
         """Has the scanners of this worker run, if it has some."""
         self._said = Seldom(log, SAID_EVERY)
@@ -89,7 +91,8 @@ class Lifeline:
         """Whether this worker may call others lost, and scan."""
         self._queues = ServedQueues(app, self._own, worker, polls, self.judging.clock)
         self._rescue = Rescue(app)
-        self._beating = threading.Thread(target=self._beat_always, name="lifeline", daemon=True)
+        apart = min(BEATS_APART, app.settings.heartbeat_interval)
+        self._beating = ServiceThread("lifeline", self._beat_in_turn, first=0.0, apart=apart)
 
     def start(self) -> None:
         """Begin to beat."""
@@ -104,15 +107,13 @@ class Lifeline:
 
     def _look_soon(self) -> None:
         self._asked_to_look = True
-        self._beat_soon.set()
+        self._beating.wake()
 
     def stop(self) -> None:
         """Stop beating; the record stays until it is removed or found overdue."""
-        self._ending.set()
-        self._beat_soon.set()
+        self._beating.stop()
         self._rescue.stop()
-        if self._beating.is_alive():
-            self._beating.join(timeout=5)
+        self._beating.stop(timeout=STOP_TIMEOUT)
 
     def record_taken(self, queue: str, message: MessageId) -> None:
         """The worker took a message from a queue. Called for every message: cheap."""
@@ -121,14 +122,14 @@ class Lifeline:
     def child_died(self, pid: int, how: str = "", ran: LastRun | None = None) -> None:
         """A pool child died while it ran something; `how`, as in 'was ended by signal 9 (SIGKILL)', and what it `ran`,
         if that is known."""
-        if self._settings.events and not self._ending.is_set():
+        if self._settings.events and not self._beating.is_ending:
             log.warning("pool process %d %s; what it had claimed is requeued", pid, how or "died")
             self._rescue.gone(holder(self.worker.id, pid), how, ran)
 
     def hold(self) -> None:
         """Take nothing until a heartbeat finds that `may_take` is true. Its record tells why at once."""
         self._consuming.hold()
-        self._beat_soon.set()
+        self._beating.wake()
 
     def on_blocked_message(self) -> None:
         """A message of a blocked actor came: look at once what is blocked, or it comes again."""
@@ -145,17 +146,12 @@ class Lifeline:
             self._app.resources.store.preferences.invalidate()
             self._look_soon()
 
-    def _beat_always(self) -> None:
-        next_beat = time.monotonic()
-        while True:
-            self._beat_soon.wait(max(0.0, next_beat - time.monotonic()))
-            self._beat_soon.clear()
-            if self._ending.is_set():
-                break
-            now = time.monotonic()
-            next_beat = now + self._rhythm.until_next(now, self._workers)
-            self.beat_once()
-            self._ending.wait(min(BEATS_APART, self._settings.heartbeat_interval))
+    def _beat_in_turn(self) -> float:
+        """Beat, and return the seconds until the next heartbeat."""
+        now = time.monotonic()
+        next_beat = now + self._rhythm.until_next(now, self._workers)
+        self.beat_once()
+        return max(0.0, next_beat - time.monotonic())
 
     def beat_once(self) -> None:
         """One heartbeat. Raises nothing: one that works but does not beat would be taken for dead."""
@@ -272,7 +268,7 @@ class Lifeline:
 
     def _clock_stepped(self) -> None:
         self._stepped = True
-        self._beat_soon.set()
+        self._beating.wake()
 
     def _beat_for_claims(self) -> None:
         """A heartbeat for each attempt that this worker runs: a step is none of their time."""

@@ -9,7 +9,6 @@ Its deadline is the net, where this worker ends before that.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,12 +21,15 @@ from recovery.metrics import counting
 from recovery.records.ids import new_pass
 from recovery.repair import Repairer
 from recovery.scan import rescue
+from recovery.threads import ServiceThread
 
 log = logging.getLogger(__name__)
 
 AGAIN = 1.0
 """Seconds until the next look at what the database could not take, or may take back. Each look is at all that there is
 by then, and its deadlines are the net: no call that is tried again."""
+STOP_TIMEOUT = 5.0
+"""Seconds that the end of a worker waits for a rescue."""
 PAGE = 1000
 """Decisions that are given back at once."""
 CATCH_UP_TIMEOUT = 1.0
@@ -50,8 +52,7 @@ class Rescue:
         self._told: SimpleQueue[tuple[str, Death]] = SimpleQueue()
         self._unproven: dict[str, Death] = {}
         """{holder: how it ended} of those that are to be looked after once more."""
-        self._wake, self._ending = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="rescue", daemon=True)
+        self._thread = ServiceThread("rescue", self._rescue_told)
 
     def start(self) -> None:
         """Begin to look, in a thread of its own: a rescue may take longer than a heartbeat may be late."""
@@ -59,16 +60,13 @@ class Rescue:
 
     def stop(self) -> None:
         """Look no more."""
-        self._ending.set()
-        self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=5)
+        self._thread.stop(timeout=STOP_TIMEOUT)
 
     def gone(self, holder: str, how: str = "", ran: LastRun | None = None) -> None:
         """A worker, or one process of it, is gone; `how` it ended and what it `ran`, if that is known. Any thread; does
         not wait."""
         self._told.put((holder, Death(how, ran)))
-        self._wake.set()
+        self._thread.wake()
 
     def run_once(self) -> frozenset[str]:
         """Rescue what those held that it was told of since the last time, and look again after those before them; who
@@ -124,9 +122,5 @@ class Rescue:
             return False
         return True
 
-    def _run(self) -> None:
-        while not self._ending.is_set():
-            self._wake.wait(AGAIN if self._unproven else None)
-            self._wake.clear()
-            if not self._ending.is_set():
-                self.run_once()
+    def _rescue_told(self) -> float | None:
+        return AGAIN if self.run_once() else None

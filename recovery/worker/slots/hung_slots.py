@@ -21,7 +21,6 @@ since no deadline frees a slot.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from recovery.errors import StoreError
 from recovery.records import HungSlot
 from recovery.store.views.hung import KNOWN, Fate
 from recovery.store.views.overview import time_limit
+from recovery.threads import ServiceThread
 from recovery.worker.slots.board import HUNG, Board, Cell
 from recovery.worker.slots.killing import kill_if
 
@@ -73,8 +73,7 @@ class HungSlots:
         self._freed: set[Cell] = set()
         self._said = float("-inf")
         self._idle = False
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._look_always, name="hung slots", daemon=True)
+        self._thread = ServiceThread("hung slots", self._look, self._failed, first=LOOK_EVERY)
 
     def start(self) -> None:
         """Begin to look."""
@@ -82,7 +81,7 @@ class HungSlots:
 
     def stop(self) -> None:
         """Free no more slots."""
-        self._ending.set()
+        self._thread.stop()
 
     def report(self) -> tuple[HungSlot, ...]:
         """The slots that hang now, for the worker's record. Any thread."""
@@ -95,14 +94,19 @@ class HungSlots:
         """How many hang now, or did when they were freed and are not gone yet. Any thread."""
         return len({*self._lost.copy(), *self._freed.copy()})
 
-    def _look_always(self) -> None:
-        while not self._ending.wait(LOOK_IDLE if self._idle else LOOK_EVERY):
-            try:
-                self.look_once()
-            except StoreError as error:
-                log.warning("not known whose tasks those are that run past their time (%s): asked again", error)
-            except Exception:  # of what it reads on the board: the next look is soon
-                log.exception("could not look for slots that hang")
+    def _look(self) -> float:
+        self.look_once()
+        return self._until_next()
+
+    def _failed(self, error: Exception) -> float:
+        if isinstance(error, StoreError):
+            log.warning("not known whose tasks those are that run past their time (%s): asked again", error)
+        else:  # of what it reads on the board
+            log.error("could not look for slots that hang", exc_info=error)
+        return self._until_next()
+
+    def _until_next(self) -> float:
+        return LOOK_IDLE if self._idle else LOOK_EVERY
 
     def look_once(self) -> int:
         """One look; how many slots were freed. Raises StoreError."""
@@ -126,7 +130,7 @@ class HungSlots:
             if cell not in self._lost:
                 self._lost[cell] = Lost(now, self._since(cell))
             reason = self._reason(cell, fates[cell], now - self._lost[cell].seen, free)
-            if reason and not self._ending.is_set():
+            if reason and not self._thread.is_ending:
                 self._free(cell, reason, partial(self._note, cell))
                 free += cell in self._freed
         return free - before
