@@ -19,7 +19,7 @@ from recovery.engine.actors.actor import encode_call
 from recovery.engine.end.abort import abort
 from recovery.engine.end.removal import remove
 from recovery.errors import BrokerError, DamagedRecord, StoreError, StoreUnavailable
-from recovery.records import Process, ProcessState
+from recovery.records import UNENDED_PROCESSES, Process, ProcessState
 from recovery.records.ids import START_TASK
 from recovery.records.labels import label_text
 from recovery.store import batches
@@ -147,7 +147,7 @@ class Flock:
     def _remove(self, found: Iterable[Process]) -> set[str]:
         gone: set[str] = set()
         for some in batches(found, PAGE):
-            if lives := [one.id for one in some if one.state in (ProcessState.RUNNING, ProcessState.BROKEN)]:
+            if lives := [one.id for one in some if one.state in UNENDED_PROCESSES]:
                 abort(self._resources, lives, WHY)
             seen = self._resources.store.processes.committed_briefs([one.id for one in some])
             gone |= {one.id for one in some} - seen.keys()

@@ -34,7 +34,7 @@ from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 
 from recovery.metrics.slots import freed_slots
-from recovery.records import ProcessState, Totals, progress
+from recovery.records import UNENDED_PROCESSES, Totals, progress
 from recovery.records.operation import UNDER_WAY
 from recovery.store import ActorQueue, Store
 from recovery.store.views.overview import DEADLINES
@@ -111,7 +111,7 @@ def census(store: Store) -> list[Metric]:
     if last is None:
         return []
     # With a 0 for types of which there are none now: a series that vanishes looks like one that could not be asked.
-    states = (ProcessState.RUNNING.value, ProcessState.BROKEN.value)
+    states = [state.value for state in UNENDED_PROCESSES]
     counts = {(name, state): 0 for name in store.process_types.all() for state in states}
     counts |= {(line.type, line.state): line.count for line in last.processes}
     processes = _gauge("recovery_processes", "Processes that run or are broken.", "type", "state")

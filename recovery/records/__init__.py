@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from recovery.records.runs import Census, CensusLine, LeftCounts, Sample, ScannerRun
     from recovery.records.saved_search import SavedSearch
     from recovery.records.schedule import Schedule
-    from recovery.records.states import LIVE_DECISIONS, DecisionState, ProcessState
+    from recovery.records.states import LIVE_DECISIONS, UNENDED_PROCESSES, DecisionState, ProcessState
     from recovery.records.task import Call, Child, Task
     from recovery.records.trace import Trace
     from recovery.records.values import Encoded, Promise
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LIVE_DECISIONS",
     "PINNED",
+    "UNENDED_PROCESSES",
     "ActorPreferences",
     "AuditEntry",
     "Call",
@@ -137,7 +138,7 @@ __getattr__ = exported(
         "runs": "Census CensusLine LeftCounts Sample ScannerRun",
         "saved_search": "SavedSearch",
         "schedule": "Schedule",
-        "states": "LIVE_DECISIONS DecisionState ProcessState",
+        "states": "LIVE_DECISIONS UNENDED_PROCESSES DecisionState ProcessState",
         "task": "Call Child Task",
         "trace": "Trace",
         "values": "Encoded Promise",

@@ -41,5 +41,8 @@ class DecisionState(StrEnum):
     FINISHED = "finished"
 
 
+UNENDED_PROCESSES = (ProcessState.RUNNING, ProcessState.BROKEN)
+"""States of a process that has not ended: it runs, or it is broken and an operator may set it running again."""
+
 LIVE_DECISIONS = (DecisionState.DELAYED, DecisionState.QUEUED, DecisionState.WORKING)
 """States in which a decision without a deadline is an error (`finished` may be at rest)."""

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from recovery.errors import DamagedRecord
-from recovery.records import Decision, DecisionState, Graph, Process, ProcessState, Task
+from recovery.records import UNENDED_PROCESSES, Decision, DecisionState, Graph, Process, ProcessState, Task
 from recovery.rules.findings import Finding, Repair, Rule, Snapshot
 
 SPOILT = (DamagedRecord, TypeError, ValueError, AttributeError, KeyError, OverflowError)
@@ -42,8 +42,6 @@ DROPPABLE: Mapping[str, frozenset[str]] = {
 
 _SHOWS_STATE = frozenset({"pass", "worker", "outcome", "eta"})
 """Fields of a decision from which its state is found (`state_shown`)."""
-
-_GOES_ON = (ProcessState.RUNNING, ProcessState.BROKEN)
 
 
 def record_damaged(snapshot: Snapshot) -> Iterator[Finding]:
@@ -91,7 +89,7 @@ def _repair(snapshot: Snapshot, damage: DamagedRecord) -> Repair:
     process = snapshot.process
     if droppable(damage):
         return Repair.MEND
-    if process is None or process.state not in _GOES_ON:
+    if process is None or process.state not in UNENDED_PROCESSES:
         return Repair.REPORT
     if damage.kind == Decision.__name__ and damage.fields == ("outcome",) and _is_unapplied(snapshot, damage):
         return Repair.PUT_BACK

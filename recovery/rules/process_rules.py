@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from recovery.records import DecisionState, Process, ProcessState
+from recovery.records import UNENDED_PROCESSES, DecisionState, Process, ProcessState
 from recovery.rules import contradictions, graph_rules
 from recovery.rules.broken import GO_ON, of_broken
 from recovery.rules.damaged_records import error_missing, record_damaged
@@ -52,7 +52,7 @@ def _of_state(state: ProcessState, snapshot: Snapshot, around: Surroundings) -> 
 
 def _contradicted(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
     assert snapshot.process is not None
-    if snapshot.process.state not in (ProcessState.RUNNING, ProcessState.BROKEN):
+    if snapshot.process.state not in UNENDED_PROCESSES:
         return []
     return [*contradictions.epoch_wrong(snapshot, around), *contradictions.graph_contradicted(snapshot, around)]
 

@@ -13,10 +13,8 @@ from recovery.engine.apply.rebuild import rebuild_graph
 from recovery.engine.end.breaking import break_off, unlist_past_lives
 from recovery.engine.resources import Resources
 from recovery.engine.steps import Applied
-from recovery.records import Decision, Process, ProcessState
+from recovery.records import UNENDED_PROCESSES, Decision, Process
 from recovery.store import Finished
-
-MAY_BREAK = (ProcessState.RUNNING, ProcessState.BROKEN)
 
 
 def interrupt(resources: Resources, decision: Decision) -> Applied:
@@ -24,7 +22,7 @@ def interrupt(resources: Resources, decision: Decision) -> Applied:
     assert decision.outcome is not None and decision.outcome.error is not None
     store, task = resources.store, decision.task_id
     process = store.processes.brief(decision.process_id)
-    if process is None or process.epoch != decision.epoch or process.state not in MAY_BREAK:
+    if process is None or process.epoch != decision.epoch or process.state not in UNENDED_PROCESSES:
         return Applied.STALE
     if not store.graphs.fail(process.id, decision.epoch, task, decision.restarts):
         return _unknown(resources, decision)

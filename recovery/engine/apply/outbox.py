@@ -9,8 +9,8 @@ and they are applied in one update, where nobody waits for it to be applied:
 Nothing waits for longer than GATHER_DELAY, or a turn's pause, far below `apply_timeout`, from which on others would
 apply it. That a decision is applied needs no haste at all to be written: see `clearing`.
 
-Only decisions that a majority has come here: of an attempt whose end was acknowledged, or read so (`repair.ended_tasks`).
-What is applied from memory after a failover is true, then, on any primary.
+Only decisions that a majority has come here: of an attempt whose end was acknowledged, or read so
+(`repair.ended_tasks`). What is applied from memory after a failover is true, then, on any primary.
 """
 
 from __future__ import annotations

@@ -19,12 +19,9 @@ from recovery.engine.isolation import tell
 from recovery.engine.resources import Resources
 from recovery.engine.steps import enqueue
 from recovery.errors import DamagedRecord
-from recovery.records import Graph, Process, ProcessState
+from recovery.records import UNENDED_PROCESSES, Graph, Process, ProcessState
 from recovery.records.ids import record_id
 from recovery.rules import graph_of, is_intact, says
-
-_GOES_ON = (ProcessState.RUNNING, ProcessState.BROKEN)
-"""Of a broken process the siblings of what failed go on, and what failed may be restarted."""
 
 
 def rebuild_graph(resources: Resources, process_id: str) -> bool:
@@ -40,7 +37,7 @@ def rebuild_graphs(resources: Resources, process_ids: Sequence[str]) -> list[str
 
 def _rebuild(resources: Resources, process_ids: Sequence[str]) -> list[str]:
     store = resources.store
-    processes = {k: p for k, p in store.processes.briefs(process_ids).items() if p.state in _GOES_ON}
+    processes = {k: p for k, p in store.processes.briefs(process_ids).items() if p.state in UNENDED_PROCESSES}
     if not processes:
         return []
     if not store.layout.has_graphs():
@@ -72,7 +69,7 @@ def remake_graph(resources: Resources, process_id: str) -> bool | None:
     graph = graph_of(process, decisions, store.now(), first_look=resources.settings.apply_timeout)
     if says(graph) == says(seen):
         return None
-    if process.state not in _GOES_ON and graph.not_finished:
+    if process.state not in UNENDED_PROCESSES and graph.not_finished:
         return False
     if not store.graphs.remake(seen, graph):
         return False

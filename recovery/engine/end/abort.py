@@ -16,16 +16,15 @@ from collections.abc import Collection, Iterable, Sequence
 from recovery import metrics
 from recovery.engine.resources import Resources
 from recovery.metrics import counting
-from recovery.records import ErrorInfo, Process, ProcessState
+from recovery.records import UNENDED_PROCESSES, ErrorInfo, Process, ProcessState
 from recovery.records.decision import ABORTED
 from recovery.records.ids import new_pass
 
 REASON_LENGTH = 500
-ENDABLE = (ProcessState.RUNNING, ProcessState.BROKEN)
 
 
 def abort(
-    resources: Resources, process_ids: Sequence[str], reason: str, among: Collection[ProcessState] = ENDABLE
+    resources: Resources, process_ids: Sequence[str], reason: str, among: Collection[ProcessState] = UNENDED_PROCESSES
 ) -> int:
     """Abort up to a batch of processes, those in a state `among` these; how many were not aborted, or otherwise over,
     before."""
@@ -49,7 +48,7 @@ def abort_as_seen(resources: Resources, seen: Sequence[Process], reason: str) ->
         alike[one.state, one.epoch, one.reopened].append(one)
     ended = list[Process]()
     for (state, epoch, reopened), some in alike.items():
-        if state in ENDABLE:
+        if state in UNENDED_PROCESSES:
             ended += some[: store.aborts.end([one.id for one in some], epoch, error, [state], reopened=[reopened])]
     return _finish(resources, process_ids, ended)
 

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from recovery.engine.end.abort import REASON_LENGTH, abort_as_seen
 from recovery.operations.kinds.base import Kind, Planned, plan_each
-from recovery.records import Operation, OperationResult, Process, ProcessState
-
-GOES_ON = (ProcessState.RUNNING, ProcessState.BROKEN)
+from recovery.records import UNENDED_PROCESSES, Operation, OperationResult, Process, ProcessState
 
 
 class Abort(Kind):
@@ -18,7 +16,10 @@ class Abort(Kind):
 
     def plan(self, operation: Operation, process_ids: Sequence[str]) -> Planned:
         return plan_each(
-            self.resources, operation, process_ids, lambda process: "abort" if process.state in GOES_ON else None
+            self.resources,
+            operation,
+            process_ids,
+            lambda process: "abort" if process.state in UNENDED_PROCESSES else None,
         )
 
     def do(self, operation: Operation, seen: Sequence[Process]) -> Mapping[str, str]:

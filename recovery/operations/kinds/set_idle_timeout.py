@@ -12,9 +12,8 @@ from typing import Any
 
 from recovery.durations import show_duration
 from recovery.operations.kinds.base import Kind, Planned, described, ended, found, totals_of
-from recovery.records import Operation, OperationResult, Process, ProcessState, ResultState
+from recovery.records import UNENDED_PROCESSES, Operation, OperationResult, Process, ProcessState, ResultState
 
-GOES_ON = (ProcessState.RUNNING, ProcessState.BROKEN)
 ROUNDS = 5
 """Tries at graphs that somebody else changes meanwhile, with another of these operations."""
 
@@ -31,7 +30,7 @@ class SetIdleTimeout(Kind):
         results = [
             found(operation, process, _told(process, seconds), at).evolve(before=_described(process))
             for process in processes.values()
-            if process.state in GOES_ON and {process.idle_timeout, _comparable(graphs, process)} != {seconds}
+            if process.state in UNENDED_PROCESSES and {process.idle_timeout, _comparable(graphs, process)} != {seconds}
         ]
         return Planned(results, totals_of(results, processes=len(processes)))
 

@@ -11,7 +11,17 @@ from collections.abc import Collection, Sequence
 from pymongo import UpdateMany
 from pymongo.database import Database
 
-from recovery.records import Decision, DecisionState, ErrorInfo, Graph, Outcome, Process, ProcessState, to_document
+from recovery.records import (
+    UNENDED_PROCESSES,
+    Decision,
+    DecisionState,
+    ErrorInfo,
+    Graph,
+    Outcome,
+    Process,
+    ProcessState,
+    to_document,
+)
 from recovery.records.ids import record_id
 from recovery.store import schema
 from recovery.store.client import Document
@@ -22,7 +32,6 @@ from recovery.store.lifecycle.decision_updates import FINISHED
 from recovery.store.lifecycle.graph_recovery import IDLE
 from recovery.store.lifecycle.tasks import insert_missing
 
-_ENDABLE = (ProcessState.RUNNING, ProcessState.BROKEN)
 _UNTOLD = ErrorInfo(kind="Aborted", message="by another program")
 
 
@@ -50,7 +59,7 @@ class Aborts:
         process_ids: Sequence[str],
         epoch: int,
         error: ErrorInfo,
-        among: Collection[ProcessState] = _ENDABLE,
+        among: Collection[ProcessState] = UNENDED_PROCESSES,
         reopened: Sequence[int | None] | None = None,
     ) -> int:
         """running|broken, those `among` these, and `reopened` so often if that is given, → aborted in the next epoch:

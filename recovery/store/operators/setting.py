@@ -9,7 +9,7 @@ from typing import Any
 from pymongo.database import Database
 
 from recovery.limits import LONGEST
-from recovery.records import DecisionState, ProcessState
+from recovery.records import UNENDED_PROCESSES, DecisionState, ProcessState
 from recovery.records.ids import started_at
 from recovery.store import schema
 from recovery.store.client import Document
@@ -82,7 +82,7 @@ class Setting:
         of_it = record_range(process_id)
         epochs = self._decisions.distinct("epoch", of_it)
         graph = self._graphs.find_one({"_id": process_id}, {"epoch": True, "aborted": True})
-        goes_on: Document = {"$in": [ProcessState.RUNNING.value, ProcessState.BROKEN.value]}
+        goes_on: Document = {"$in": [state.value for state in UNENDED_PROCESSES]}
         # While tasks of it are put back its records are of two epochs.
         goes_on = {"_id": process_id, "state": goes_on, "redo": None}
         process = self._committed.find_one(goes_on, {"epoch": True})
