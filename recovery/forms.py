@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from recovery.addresses import Address, read
-from recovery.durations import parse_duration
+from recovery.wording import parse_duration
 
 _ADDRESS = (
     "{scheme}://[user:password@]host[:port]{rest}; in user and password all but letters, digits and -._~ are "

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from recovery.errors import SettingsError
-from recovery.printable import unseen
+from recovery.wording import unseen
 
 PREFIX = "RECOVERY_"
 CONFIG = "RECOVERY_CONFIG"

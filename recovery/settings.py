@@ -3,7 +3,7 @@
 The environment wins over the file, and what the code gives wins over both. The file is named by
 `RECOVERY_CONFIG`; its keys are the field names below. A name that no field has is an error that suggests the
 nearest one, since a misspelt setting that is silently ignored is found out in an outage. Times are in seconds, or
-texts as `recovery.durations` reads them: `90`, `10m`.
+texts as `recovery.wording` reads them: `90`, `10m`.
 
 Use `load` or `current`: they turn pydantic-core's errors into a SettingsError that says where a value came from.
 """
@@ -22,7 +22,6 @@ from typing import Any, ClassVar
 from pydantic_core import SchemaValidator, ValidationError
 
 from recovery import addresses
-from recovery.durations import show_duration
 from recovery.errors import SettingsError
 from recovery.forms import (
     APP_PATH,
@@ -45,8 +44,8 @@ from recovery.forms import (
     setting,
 )
 from recovery.limits import LONGEST, LONGEST_SILENCE, SHORTEST
-from recovery.printable import unseen
 from recovery.setting_sources import CONFIG, PREFIX, file_values, shown_path, variables
+from recovery.wording import show_duration, unseen
 
 # Wrong values that are shown: what may well have been meant, and hardly is a key or a password.
 _A_NUMBER = re.compile(r"[-+]?[0-9.]{1,12}([eE][-+]?[0-9]{1,3})?[A-Za-z]{0,3}|[-+]?[A-Za-z]{1,5}")

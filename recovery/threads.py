@@ -1,7 +1,9 @@
-"""Threads that work in the background of a program, begun when there is first something to do.
+"""Threads that work in the background of a program.
 
-A system that has no thread to give just now has one later: that one could not be begun is no error to whoever has work
-for it, and the next work tries again. Until then whoever has the work does it himself, or leaves it to its deadline.
+A system that has no thread to give now may have one later. So for a thread that begins when there is first work for it
+(`Background`), it is no error that none could be begun: the next work tries again. Until then the caller does the work
+itself, or leaves it to its deadline. A service that a program can't do without is started with `ServiceThread.start`,
+which raises.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from recovery.seldom import Seldom
+from recovery.log_lines import Seldom
 
 log = logging.getLogger(__name__)
 _said = Seldom(log, every=60.0)

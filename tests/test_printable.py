@@ -14,7 +14,8 @@ from rich.text import Text
 
 from recovery import errors
 from recovery.cli.output import PlainConsole, fail, line
-from recovery.printable import PrintableRecord, printable, printable_json, printable_lines
+from recovery.log_lines import PrintableRecord
+from recovery.wording import printable, printable_json, printable_lines
 
 ESCAPES = (
     "\x1b[31m \x9b2J \u202e \u2066 \u200b \ufeff \u00ad \u3164 \ufe0f \U000e0041 \U000e0101 \r \x07 \x7f \u2028 \ud800"

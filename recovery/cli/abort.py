@@ -69,8 +69,8 @@ def whole_process(resources: Resources, target: str) -> str:
 def _preview(resources: Resources, process: Process) -> str:
     """Return what an abort would do. Raises InputError for a process that can't be aborted."""
     from recovery.engine.operators.abort import already_finished
-    from recovery.plurals import count
     from recovery.records import DecisionState, ProcessState
+    from recovery.wording import count
 
     if process.state is ProcessState.ABORTED:
         return f"process {process.id} is aborted already; nothing was changed"

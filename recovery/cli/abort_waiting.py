@@ -8,7 +8,7 @@ def abort_waiting_for(actor: str, reason: str, limit: int | None, *, yes: bool, 
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
     from recovery.engine.operators.abort import abort_waiting, waiting_for
-    from recovery.plurals import count
+    from recovery.wording import count
 
     if yes:
         processes = abort_waiting(connect(), actor, reason, limit)

@@ -148,7 +148,7 @@ def _print(out: Console, found: dict[str, Found]) -> None:
 
     from recovery.cli.settings import overridden
     from recovery.cli.tables import print_rows
-    from recovery.durations import show_age
+    from recovery.wording import show_age
 
     if not found:
         out.print("none: no worker has ever run here")

@@ -9,7 +9,7 @@ import typer
 from recovery.cli.options import Command
 from recovery.cli.output import JsonOption, paragraphs
 from recovery.limits import MAX_NUMBER
-from recovery.printable import printable
+from recovery.wording import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

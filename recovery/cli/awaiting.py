@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from recovery.durations import show_duration
+from recovery.wording import show_duration
 
 if TYPE_CHECKING:
     from recovery import Recovery

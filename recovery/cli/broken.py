@@ -59,7 +59,7 @@ def list_(
     from recovery.cli.interrupted import print_groups, print_none, print_tasks, tasks_of
     from recovery.cli.output import connect, console, messages
     from recovery.health.records import count_unlisted
-    from recovery.plurals import count
+    from recovery.wording import count
 
     resources, selection = connect(needs_redis=False), selection_of(process_type, actor, kind, fingerprint)
     interruptions = resources.store.interruptions

@@ -82,7 +82,7 @@ def abort(  # noqa: PLR0913
 def _would_abort(selection: Selection, limit: int | None, *, json: bool) -> None:
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
-    from recovery.plurals import count
+    from recovery.wording import count
 
     resources = connect()
     processes = at_most(limit, resources.store.interruptions.count_processes(selection))
@@ -96,7 +96,7 @@ def _abort(target: str | None, selection: Selection, reason: str, limit: int | N
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
     from recovery.engine.operators.abort import abort_process, abort_selected
-    from recovery.plurals import count
+    from recovery.wording import count
 
     resources = connect()
     if target is not None:

@@ -56,7 +56,7 @@ def restart(  # noqa: PLR0913
 def _would_restart(selection: Selection, limit: int | None, *, json: bool) -> None:
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
-    from recovery.plurals import count
+    from recovery.wording import count
 
     resources = connect()
     tasks = at_most(limit, resources.store.interruptions.count(selection))

@@ -13,8 +13,7 @@ from recovery.cli.completion import complete_process
 from recovery.cli.interrupted import without_rule
 from recovery.cli.options import Command, ReasonOption
 from recovery.cli.output import JsonOption, paragraphs, seconds_between
-from recovery.durations import show_age
-from recovery.plurals import count
+from recovery.wording import count, show_age
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -105,7 +105,7 @@ def show_bytes(number: float) -> str:
 
 
 def _told(found: DiskUse) -> Iterator[str]:
-    from recovery.plurals import count
+    from recovery.wording import count
 
     if found.estimated:
         yield (

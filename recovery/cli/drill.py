@@ -78,8 +78,8 @@ def drill(
 
 def _check(*, watch: bool, every: float | None, kill: bool, yes: bool) -> None:
     from recovery.drill.probe import MAX_EVERY, MIN_EVERY
-    from recovery.durations import show_duration
     from recovery.errors import InputError
+    from recovery.wording import show_duration
 
     if every is not None and not watch:
         raise InputError(f"--every {show_duration(every)}: goes with --watch")
@@ -96,10 +96,9 @@ def _check(*, watch: bool, every: float | None, kill: bool, yes: bool) -> None:
 def _ask(resources: Resources, plan: Plan, every: float | None) -> None:
     """Have the user agree. Raises InputError if he does not, and, on record, where nothing may be killed."""
     from recovery.drill.readiness import muster
-    from recovery.durations import show_duration
     from recovery.engine.operators.auditing import audited
     from recovery.errors import InputError
-    from recovery.plurals import count
+    from recovery.wording import count, show_duration
 
     try:
         crew = muster(resources, kill=True)

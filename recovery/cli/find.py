@@ -10,7 +10,7 @@ import typer
 from recovery.cli.completion import complete_search, complete_state, complete_type
 from recovery.cli.options import Command
 from recovery.cli.output import JsonOption, paragraphs, seconds_between
-from recovery.durations import show_age
+from recovery.wording import show_age
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -7,9 +7,9 @@ from datetime import datetime
 
 from recovery.cli.calls import SHORT_ID
 from recovery.cli.output import seconds_between
-from recovery.durations import show_age
 from recovery.health.waiting import why_refused
 from recovery.records import Decision, DecisionState
+from recovery.wording import show_age
 
 ERROR_SHOWN = 100
 """Characters of the text of an error that a task is tried again for."""

@@ -32,7 +32,7 @@ def import_(
     from recovery.engine.operators.auditing import audited
     from recovery.engine.operators.operator import reason_of
     from recovery.operations.imports import read_back
-    from recovery.plurals import count
+    from recovery.wording import count
 
     why, resources = reason_of(reason, "kept in the audit log"), connect()
     with audited(resources, "import", " ".join(map(str, files)), why) as outcome:

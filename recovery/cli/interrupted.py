@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from recovery.plurals import count
+from recovery.wording import count
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -31,8 +31,7 @@ from recovery.errors import (
     StoreUnavailable,
 )
 from recovery.forms import LogFormat
-from recovery.json_logs import log_json
-from recovery.printable import log_printable
+from recovery.log_lines import log_json, log_printable
 from recovery.settings import load
 
 BAD, ERROR, NOT_ENDED = 1, 2, 3

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from recovery.durations import show_age
-from recovery.plurals import count
 from recovery.records.progress import ended
+from recovery.wording import count, show_age
 
 if TYPE_CHECKING:
     from recovery.operations import Progress

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from recovery.cli.operation_json import result_dict
 from recovery.errors import InputError
-from recovery.printable import printable
+from recovery.wording import printable
 
 if TYPE_CHECKING:
     from recovery.engine import Resources
@@ -57,7 +57,7 @@ def write_file(
 ) -> None:
     """Write all of it to a file, by its ending. Raises InputError for one that can't be written."""
     from recovery.cli.output import console
-    from recovery.plurals import count
+    from recovery.wording import count
 
     if to.suffix not in ENDINGS:
         raise InputError(f"--to {to}: its ending says what it is to be: {', '.join(ENDINGS)}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from recovery.cli.operation_json import sample, selection_in_words
 from recovery.cli.operation_lines import advice, done_text, plan_text, progress_line
-from recovery.durations import show_duration
+from recovery.wording import show_duration
 
 if TYPE_CHECKING:
     from rich.console import Console

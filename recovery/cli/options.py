@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from recovery.durations import parse_duration, show_duration
 from recovery.errors import InputError
+from recovery.wording import parse_duration, show_duration
 
 DURATION = "DURATION"
 """What help texts call one."""

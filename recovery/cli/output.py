@@ -20,8 +20,8 @@ from rich.text import Text
 
 from recovery.cli import counting
 from recovery.errors import ServerUnavailable
-from recovery.printable import printable, printable_lines
 from recovery.settings import Settings, load
+from recovery.wording import printable, printable_lines
 
 if TYPE_CHECKING:
     from recovery.engine import Resources

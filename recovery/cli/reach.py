@@ -6,8 +6,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterator
 
-from recovery.durations import show_duration
 from recovery.records import ActorPreferences, ProcessTypePreferences
+from recovery.wording import show_duration
 
 OF_ATTEMPTS = ("worker_timeout", "accept_first", "idempotent", "auto_heartbeat", "retry")
 """What an attempt takes with it when it begins, and all of `retry_…`."""

@@ -78,8 +78,7 @@ def _as_dict(seen: Preview, applied: bool) -> dict[str, Any]:
 
 
 def _print(out: Console, seen: Preview, applied: bool) -> None:
-    from recovery.durations import show_age
-    from recovery.plurals import count
+    from recovery.wording import count, show_age
 
     again, dropped = count(len(seen.again), "task"), count(len(seen.dropped), "task")
     if applied:

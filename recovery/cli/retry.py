@@ -149,8 +149,8 @@ def delays(  # noqa: PLR0913
 
     from recovery.cli.envelope import print_json
     from recovery.cli.output import console
-    from recovery.durations import show_age
     from recovery.records import RetryOptions
+    from recovery.wording import show_age
 
     given = RetryOptions(
         initial=initial,
@@ -236,7 +236,7 @@ def _number(text: str) -> int:
 
 
 def _lines(found: Explanation) -> list[str]:
-    from recovery.durations import show_duration
+    from recovery.wording import show_duration
 
     delay = show_duration(round(found.delay_seconds, 3)) if found.delay_seconds is not None else "–"
     flags = "may be retried" if found.allows_non_idempotent_retry else "may be retried only if it is idempotent"

@@ -43,7 +43,7 @@ def run(
     from recovery.cli.output import connect, console
     from recovery.demo import workload
     from recovery.demo.options import Options
-    from recovery.plurals import count
+    from recovery.wording import count
 
     options = Options(files=files, processes=processes, time_scale=time_scale, timeout=timeout)
     workflows = options.workflows()
@@ -66,7 +66,7 @@ def run(
 
 def _tell(out: Console, runs: Sequence[workload.Run], good: int, seconds: float, *, json: bool) -> None:
     from recovery.cli.envelope import print_json
-    from recovery.durations import show_age
+    from recovery.wording import show_age
 
     if json:
         found = [{"process": r.id, "workflow": r.workflow.name, "state": r.state, "error": r.error} for r in runs]

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from recovery.durations import show_duration
 from recovery.records.schedule import DEFAULTS, Orders, Plan, Schedule, SlotResult
 from recovery.schedule import damage_of, is_call
 from recovery.schedule.judge import due_at
 from recovery.search import stored_in_words
+from recovery.wording import show_duration
 
 if TYPE_CHECKING:
     from rich.console import Console

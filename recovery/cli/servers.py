@@ -82,7 +82,7 @@ def up(
 def _start_workers(stack: Stack, app: str | None, workers: int, out: Console) -> list[Child]:
     if not app or not workers:
         return []
-    from recovery.plurals import count
+    from recovery.wording import count
 
     children = [stack.start_worker(app) for _ in range(workers)]
     out.print(f"{count(len(children), 'worker')} and a beat for {app}")
@@ -115,8 +115,8 @@ def init(
         with_signed_ages,
         workers_that_need_signs,
     )
-    from recovery.plurals import count
     from recovery.store import roles, schema
+    from recovery.wording import count
 
     resources = connect()
     store, out = resources.store, console()

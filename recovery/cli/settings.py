@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from recovery.durations import EXAMPLES, parse_duration, show_duration
 from recovery.errors import InputError
 from recovery.limits import MAX_COUNT
 from recovery.records import ActorPreferences, ProcessTypePreferences
@@ -20,6 +19,7 @@ from recovery.records.preferences import (
     setting_names,
     type_of,
 )
+from recovery.wording import EXAMPLES, parse_duration, show_duration
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _DIGITS = 100

@@ -62,10 +62,10 @@ def start(  # noqa: PLR0913
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
     from recovery.engine import load_app
-    from recovery.printable import printable_json
     from recovery.records.labels import parse_labels
     from recovery.records.values import plain_failure
     from recovery.settings import load
+    from recovery.wording import printable_json
 
     recovery_app, values = load_app(load(app=app).app), [value(text) for text in arguments or ()]
     labels = parse_labels(label or [])

@@ -137,8 +137,7 @@ def _hung(workers: Sequence[Worker], now: datetime) -> list[dict[str, Any]]:
 
 def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str | Text]]:
     """(label, text) of each line."""
-    from recovery.durations import show_age
-    from recovery.plurals import count
+    from recovery.wording import count, show_age
 
     yield "MongoDB", f"{found['mongodb']}, database {found['database']}"
     yield "Redis", found["redis_problem"] or found["redis"]
@@ -189,7 +188,7 @@ def _is_busy(queue: dict[str, Any]) -> bool:
 
 def _queue(named: tuple[str, dict[str, Any]]) -> Text:
     from recovery.cli.output import line
-    from recovery.durations import show_age
+    from recovery.wording import show_age
 
     name, queue = named
     last = queue["polled_seconds_ago"]

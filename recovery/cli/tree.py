@@ -14,12 +14,11 @@ from recovery.cli.calls import SHORT_ID, call_line
 from recovery.cli.hints import hint
 from recovery.cli.interrupted import without_rule
 from recovery.cli.output import line, seconds_between, wrap
-from recovery.durations import show_age
 from recovery.health.waiting import why_refused
-from recovery.plurals import count
 from recovery.records import Decision, DecisionState, Process, ProcessState
 from recovery.records.decision import ABORTED
 from recovery.store.views.overview import TaskLine
+from recovery.wording import count, show_age
 
 if TYPE_CHECKING:
     from recovery.cli.show import Shown

@@ -100,7 +100,7 @@ def _host(worker: Worker) -> str | None:
 
 def _row(worker: Worker, versions: Sequence[LiveVersion], now: datetime) -> list[str | Text]:
     from recovery.cli.output import line, seconds_between
-    from recovery.durations import show_age
+    from recovery.wording import show_age
 
     newest = {(one.application, one.version) for one in versions if one.is_newest}
     several = sum(one.application == worker.application for one in versions) > 1
@@ -132,7 +132,7 @@ def _queues(worker: Worker) -> str:
 
 
 def _slots(worker: Worker) -> str:
-    from recovery.plurals import count
+    from recovery.wording import count
 
     found = []
     if worker.hung:

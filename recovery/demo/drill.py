@@ -17,8 +17,8 @@ from recovery.drill.orders import DELAY, HOLD, WORKER_TIMEOUT, Kind
 from recovery.drill.promises import Step
 from recovery.drill.report import Report
 from recovery.drill.sightings import Canary, Outcome, Probe
-from recovery.plurals import count
 from recovery.records.ids import START_TASK, child_task_id, started_at, worker_of
+from recovery.wording import count
 
 AGREE = 2.0
 """Seconds that an attempt may begin later than it was queued, and that a write takes, on a machine that is busy."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from recovery.drill.orders import CANARY
 from recovery.engine import Resources
 from recovery.errors import InputError, OtherVersion, ServerUnavailable
+from recovery.installed import library_version
 from recovery.records import Worker
-from recovery.version import library_version
 
 MAX_NAMED = 5
 RIGHT = "RECOVERY_DRILL_KILL"

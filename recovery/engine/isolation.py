@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from recovery.errors import BrokerError, StoreError, StoreUnavailable
-from recovery.printable import printable
-from recovery.seldom import Seldom
+from recovery.log_lines import Seldom
+from recovery.wording import printable
 
 Item = TypeVar("Item")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from recovery.engine.app import Recovery
 from recovery.errors import RecoveryError, SettingsError
-from recovery.shadowing import advice
+from recovery.installed import advice
 
 
 def load_app(path: str | None) -> Recovery:

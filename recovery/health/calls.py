@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from recovery.durations import show_duration
 from recovery.engine import Resources
 from recovery.health.model import Cause, Check, Level, join_names, ok, warning
-from recovery.plurals import count
 from recovery.store.views.refused import INDEX, RefusedTasks
+from recovery.wording import count, show_duration
 
 
 def calls(resources: Resources) -> Check:

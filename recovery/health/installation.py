@@ -10,8 +10,8 @@ from packaging.requirements import Requirement
 from recovery.engine import Resources
 from recovery.errors import SparkUnavailable
 from recovery.health.model import Cause, Check, join_names, ok, problem, warning
+from recovery.installed import DISTRIBUTION
 from recovery.sweep import java
-from recovery.version import DISTRIBUTION
 
 DRIVERS = ("celery", "kombu", "pymongo", "redis")
 """Of these the versions are told."""

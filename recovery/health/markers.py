@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from recovery.engine import Resources
 from recovery.health.model import Cause, Check, join_names, ok, warning
-from recovery.plurals import count
+from recovery.wording import count
 
 
 def markers(resources: Resources) -> Check:

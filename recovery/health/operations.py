@@ -6,9 +6,9 @@ from recovery.engine import Resources
 from recovery.errors import InputError
 from recovery.health.model import Cause, Check, ok, problem
 from recovery.operations.selection import Selected
-from recovery.plurals import count
 from recovery.records import Operation
 from recovery.records.operation import UNDER_WAY
+from recovery.wording import count
 
 MAX_LOOKED_AT = 1000
 SHOWN = 5

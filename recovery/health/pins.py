@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from recovery.engine import Resources
 from recovery.health.model import Cause, Check, Level, join_names, ok, problem, warning
-from recovery.plurals import count
 from recovery.records import Decision, DecisionState, Worker
 from recovery.records.preferences import SAME_VERSION
 from recovery.store.views.refused import INDEX, PinnedTasks
+from recovery.wording import count
 
 _UNDECIDED = frozenset({DecisionState.WAITING, DecisionState.DELAYED, DecisionState.QUEUED})
 

@@ -11,11 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from recovery.durations import show_age
 from recovery.engine import Resources
 from recovery.health.model import Cause, Check, join_names, ok, problem, unasked
-from recovery.plurals import count
 from recovery.records import Worker
+from recovery.wording import count, show_age
 
 MISSED = 1.8
 """Heartbeats that a worker wrote without an answered poll: one while its slots fill up is normal."""

@@ -14,13 +14,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from recovery.durations import show_age
 from recovery.engine import Resources
 from recovery.errors import BrokerError
 from recovery.health.model import Cause, Check, Level, join_names, ok, problem, warning
 from recovery.records import ScannerRun
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, ScheduleScanner, WorkerScanner
 from recovery.store.views.overview import DEADLINES
+from recovery.wording import show_age
 
 SCANNERS = tuple(one.name for one in (WorkerScanner, DecisionScanner, GraphScanner, ProcessScanner, ScheduleScanner))
 NUDGES = "recovery.nudge"

@@ -11,9 +11,9 @@ from datetime import datetime
 from recovery.engine import Resources
 from recovery.errors import DamagedRecord
 from recovery.health.model import Cause, Check, ok, problem, warning
-from recovery.plurals import count
 from recovery.records.schedule import Schedule, SlotOutcome
 from recovery.schedule import damage_of, is_next_slot_impossible
+from recovery.wording import count
 
 SHOWN = 5
 REASON = 200

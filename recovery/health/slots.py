@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from recovery.durations import show_age
 from recovery.engine import Resources
 from recovery.health.model import Cause, Check, ok, warning
-from recovery.plurals import count
-from recovery.printable import printable
 from recovery.records import FailingSlots, FreedSlots, Worker
+from recovery.wording import count, printable, show_age
 
 RECENT = 600.0
 """Seconds that a freed slot is told of: ten attempts of the default `worker_timeout`."""

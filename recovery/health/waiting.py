@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from recovery.durations import show_age
 from recovery.records import Decision, DecisionState, ProcessState
 from recovery.records.ids import is_record_id
 from recovery.rules import Finding, Repair, Rule, Snapshot, foreign_id
 from recovery.store import ActorQueue
+from recovery.wording import show_age
 
 _NOT_TAKEN = frozenset({Rule.NO_ACTORS, Rule.SERVERS_WERE_DOWN})
 _IN_QUEUE = frozenset({DecisionState.QUEUED, DecisionState.DELAYED})

@@ -6,15 +6,14 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from recovery.drill.orders import CANARY
-from recovery.durations import show_age
 from recovery.engine import Resources
 from recovery.errors import BrokerError
 from recovery.health import waiting
 from recovery.health.model import Cause, Check, Level, join_names, ok, problem, warning
-from recovery.plurals import count
 from recovery.records import ScannerRun
 from recovery.scan import WorkerScanner
 from recovery.store import ActorQueue
+from recovery.wording import count, show_age
 
 START = "start the service that runs your workers, or one by hand: `recovery worker --app package.module:name`"
 

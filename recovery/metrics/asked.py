@@ -13,12 +13,12 @@ from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from recovery.installed import library_version
+from recovery.log_lines import Seldom
 from recovery.metrics import answers
 from recovery.metrics.answers import Messages
-from recovery.seldom import Seldom
 from recovery.store import ActorQueue, Store
 from recovery.store.views.overview import time_limit
-from recovery.version import library_version
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import ServerHandler, WSGIRequestHandler, WSGIServer
 
-from recovery.seldom import Seldom
+from recovery.log_lines import Seldom
 
 log = logging.getLogger(__name__)
 

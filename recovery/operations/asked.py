@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from recovery.durations import show_duration
 from recovery.engine import Resources
 from recovery.engine.naming import hint
 from recovery.engine.operators.saved_searches import read_search
@@ -20,6 +19,7 @@ from recovery.records import Operation, OperationKind, ProcessTypePreferences, R
 from recovery.records.operation import ExportFormat
 from recovery.records.preferences import fits, wanted_value
 from recovery.search import Query
+from recovery.wording import show_duration
 
 MAX_SELECTION = 10_000
 MAX_RATE = 1_000_000.0

@@ -13,10 +13,10 @@ from recovery.errors import InputError
 from recovery.operations import parquet
 from recovery.operations.import_checks import check
 from recovery.operations.memory_limit import memory_limited
-from recovery.plurals import count
 from recovery.records import Process
 from recovery.store import PORTION_BYTES
 from recovery.store.views.exports import MAX_LINE, Whole
+from recovery.wording import count
 
 BATCH = 500
 """Processes that are saved together: about a dozen round trips for all of them."""

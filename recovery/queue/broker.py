@@ -29,6 +29,7 @@ from redis.exceptions import (
 from recovery import certificates, handshake
 from recovery.addresses import public, told
 from recovery.errors import CertificateRefused, ServerRefused, ServerUnavailable, ServerUnfit
+from recovery.log_lines import Seldom
 from recovery.queue import condition
 from recovery.queue.aside import ASIDE
 from recovery.queue.clients import client
@@ -37,7 +38,6 @@ from recovery.queue.driver_errors import translated
 from recovery.queue.message import MessageId, encode, id_of
 from recovery.queue.signing import UNSIGNED, Signer
 from recovery.records.names import is_actor_name
-from recovery.seldom import Seldom
 from recovery.store import Queued
 
 log = logging.getLogger(__name__)

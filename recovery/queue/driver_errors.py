@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from redis.exceptions import RedisError, ResponseError
 
-from recovery.boundary import boundary
-from recovery.errors import BrokerError
+from recovery.errors import BrokerError, boundary
 
 __all__ = ["RedisError", "ResponseError", "ours", "translated"]
 

@@ -10,9 +10,9 @@ import sys
 from datetime import timedelta
 from typing import Any
 
-from recovery.durations import EXAMPLES, parse_duration
 from recovery.errors import InputError
 from recovery.limits import LONGEST
+from recovery.wording import EXAMPLES, parse_duration
 
 MAX_LENGTH = 500
 """Characters of a name or an id. The longest of ours has 100; a custom id may well be an address."""

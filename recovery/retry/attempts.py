@@ -15,7 +15,6 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from recovery.durations import show_duration
 from recovery.records import Decision, ErrorInfo, RetryCycle, RetryOptions, RetryState
 from recovery.retry.catalogue import Classified
 from recovery.retry.codes import GENERIC_ERROR
@@ -23,6 +22,7 @@ from recovery.retry.orchestrator import Verdict, rule
 from recovery.retry.policy import Backoff, Cycle
 from recovery.retry.reasons import REASONS, Reason
 from recovery.retry.strategies import Durable, RetryStrategy, may_be_sent_again
+from recovery.wording import show_duration
 
 CODES = 16
 """Error codes of a task whose cycles are kept, at most. A further code goes on with the oldest cycle, so that a task

@@ -16,10 +16,10 @@ from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from recovery.durations import show_duration
 from recovery.errors import InputError
 from recovery.limits import LONGEST
 from recovery.records import RetryOptions, given
+from recovery.wording import show_duration
 
 LEAST = 0.001
 """Seconds. Nothing waits for less."""

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from recovery.engine.isolation import in_a_line
 from recovery.errors import StoreError
+from recovery.log_lines import Seldom
 from recovery.records import Census
-from recovery.seldom import Seldom
 from recovery.store import Store
 from recovery.store.views.census import THE_ONE
 from recovery.store.views.overview import time_limit

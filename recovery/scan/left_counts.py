@@ -7,8 +7,8 @@ import time
 
 from recovery.engine.isolation import in_a_line
 from recovery.errors import StoreError
+from recovery.log_lines import Seldom
 from recovery.metrics.carried import carry_samples
-from recovery.seldom import Seldom
 from recovery.store import Store
 
 log = logging.getLogger(__name__)

@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from recovery.durations import show_duration
 from recovery.errors import InputError
 from recovery.records import ErrorInfo, Process, ProcessState, marker_name
 from recovery.records.schedule import Disabled, Failing, Plan, Schedule
 from recovery.retry.codes import GENERIC_ERROR, ErrorClass, class_of
+from recovery.wording import show_duration
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
 
-from recovery.durations import show_duration
 from recovery.errors import InputError
 from recovery.limits import LONGEST, MAX_COUNT
 from recovery.records import given
@@ -26,6 +25,7 @@ from recovery.records.schedule import CatchUp, Overlap, Plan
 from recovery.records.values import encode
 from recovery.schedule.grid import ALIASES, grid_of, interval_of, is_five_fields
 from recovery.schedule.walls import first_moment
+from recovery.wording import show_duration
 
 SHORTEST_INTERVAL = 1.0
 """Seconds. Scanners look once a second (RECOVERY_SCAN_INTERVAL): what is wanted more often is a loop in an actor."""

@@ -20,9 +20,9 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
-from recovery.durations import parse_duration
 from recovery.records.schedule import Plan
 from recovery.schedule.walls import first_moment, moments_of, wall_before
+from recovery.wording import parse_duration
 
 ALIASES = {
     "@hourly": "0 * * * *",

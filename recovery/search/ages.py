@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from lark import Token, Tree
 
-from recovery.durations import parse_duration, show_duration
 from recovery.search.fields import FIELDS, FORMS, Field, Kind, is_date
+from recovery.wording import parse_duration, show_duration
 
 MAX_SHOWN = 300
 """Characters of a search that an error writes out as a whole; of a longer one it shows the term alone."""

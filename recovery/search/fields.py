@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 
-from recovery.durations import parse_duration
 from recovery.limits import LONGEST
 from recovery.records import ProcessState
 from recovery.search.tree import Comparison, Value
+from recovery.wording import parse_duration
 
 MAX_TEXT = 1000
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from recovery.durations import show_duration
 from recovery.errors import InputError
 from recovery.search.language import parse
 from recovery.search.tree import All, And, Comparison, Node, Not, Or, Query, Term
+from recovery.wording import show_duration
 
 _NUMBERS = {
     Comparison.IS: "",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import os
 import warnings
+from collections.abc import Sequence
 from contextvars import Context
 from functools import lru_cache, partial
 from typing import Any
@@ -27,12 +28,12 @@ from recovery.errors import (
     PrimaryUnavailable,
     ServerError,
     ServerRefused,
+    ServerSharded,
     ServerTooOld,
     ServerUnavailable,
     ServerUnfit,
     SettingsError,
 )
-from recovery.sharding import no_mongos, sharded
 from recovery.store.transient import is_transient
 
 Document = dict[str, Any]
@@ -200,3 +201,18 @@ def _fault(known: TopologyDescription, tls: certificates.Tls | None) -> str | No
         faults[f"{host}:{port}"] = found
     member_name, first = next(iter(faults.items()))
     return f"{f' ({member_name})' if len(faults) > 1 else ''} {first.what}. {first.advice}"
+
+
+def no_mongos(uri: str, servers: Sequence[Any]) -> Sequence[Any]:
+    """All of these, of pymongo's descriptions of servers, since each is good enough. Raises ServerSharded."""
+    if servers and servers[0].server_type_name == "Mongos":
+        raise sharded(uri)
+    return servers
+
+
+def sharded(uri: str) -> ServerSharded:
+    """That at this address is a mongos."""
+    return ServerSharded(
+        f"MongoDB at {public(uri)} is a mongos: processes are kept in one replica set, since sharding is not tried. "
+        "Give the address of a replica set; what one can't carry goes to several, each with workers of its own"
+    )

@@ -9,7 +9,6 @@ from typing import Any
 from bson.errors import BSONError, InvalidDocument
 from pymongo.errors import DocumentTooLarge, OperationFailure, PyMongoError, _OperationCancelled
 
-from recovery.boundary import boundary
 from recovery.errors import (
     IndexConflict,
     IndexMissing,
@@ -20,6 +19,7 @@ from recovery.errors import (
     StoreRefused,
     StoreTimeout,
     StoreUnavailable,
+    boundary,
 )
 from recovery.store.transient import is_transient
 

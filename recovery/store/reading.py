@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from recovery.errors import DamagedRecord
+from recovery.log_lines import Seldom
 from recovery.records import Record, from_document
-from recovery.seldom import Seldom
 from recovery.store.client import Document
 
 R = TypeVar("R", bound=Record)

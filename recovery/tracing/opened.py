@@ -12,8 +12,8 @@ from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from recovery.log_lines import Seldom
 from recovery.records import Outcome, Trace
-from recovery.seldom import Seldom
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span

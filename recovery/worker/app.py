@@ -16,9 +16,10 @@ from celery import Celery
 from recovery.certificates import of_redis
 from recovery.engine import load_app
 from recovery.errors import RecoveryError, SettingsError
-from recovery.printable import log_printable, printable_lines
+from recovery.log_lines import log_printable
 from recovery.queue.celery_app import OwnCelery, ignored_variables
 from recovery.settings import current
+from recovery.wording import printable_lines
 from recovery.worker import bootsteps, logs
 from recovery.worker import celery_tasks as tasks
 from recovery.worker.celery_config import configuration

@@ -18,10 +18,10 @@ from celery.beat import ScheduleEntry, Scheduler, SchedulingError
 
 from recovery.engine import Recovery
 from recovery.errors import BrokerError
+from recovery.log_lines import Seldom
 from recovery.queue import Broker, Signer
 from recovery.queue.envelope import sweep_terms
 from recovery.queue.signing import HEADER
-from recovery.seldom import Seldom
 from recovery.worker.celery_config import NUDGE, SPARK_QUEUE, SWEEP
 
 log = logging.getLogger(__name__)

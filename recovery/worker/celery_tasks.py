@@ -18,9 +18,9 @@ from celery.exceptions import Ignore, Reject
 from celery.worker.request import Request
 
 from recovery.engine import Actor, Batches, Host, Recovery, Result, Slot, is_of_servers, tell
+from recovery.log_lines import Seldom
 from recovery.records import Decision
 from recovery.records.ids import holder
-from recovery.seldom import Seldom
 from recovery.worker.celery_config import SPARK_QUEUE, SWEEP
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.messages.intake import hints

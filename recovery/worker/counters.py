@@ -26,7 +26,7 @@ from billiard.process import current_process
 from prometheus_client import REGISTRY, values
 from prometheus_client.mmap_dict import MmapedDict, mmap_key
 
-from recovery.seldom import Seldom
+from recovery.log_lines import Seldom
 from recovery.worker.metrics_folder import FOLDER, make_folder
 
 SIZE = 1 << 16

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from recovery.installed import library_version
 from recovery.records import Worker
-from recovery.version import library_version
 
 _PROC = Path("/proc")
 

@@ -27,8 +27,7 @@ from celery.utils.log import ColorFormatter, LoggingProxy, get_multiprocessing_l
 
 from recovery.engine import LogContext
 from recovery.forms import LogFormat
-from recovery.json_logs import JsonFormatter, log_json
-from recovery.printable import LINES
+from recovery.log_lines import LINES, JsonFormatter, log_json
 from recovery.queue.broker import NOT_PUSHED, SENT_AGAIN
 from recovery.worker.outage_logs import (
     BREAKERS,

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from random import Random
 
-from recovery.durations import show_age
 from recovery.retry.policy import DEFAULT
+from recovery.wording import show_age
 from tests.docs.blocks import DOCS
 
 PAGE, PICTURE = DOCS / "retry.md", DOCS / "retry-policy.svg"

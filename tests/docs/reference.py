@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from recovery.durations import show_duration
 from recovery.forms import Setting
 from recovery.limits import LONGEST
 from recovery.records import ActorPreferences, ProcessTypePreferences
@@ -23,6 +22,7 @@ from recovery.records.preferences import RetrySettings, setting_names
 from recovery.retry.policy import DEFAULT
 from recovery.setting_sources import PREFIX
 from recovery.settings import DURATIONS, Settings
+from recovery.wording import show_duration
 from tests.docs import roles
 
 DOCS = Path(__file__).parents[2] / "docs"

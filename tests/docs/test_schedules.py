@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from recovery import Recovery, Settings
-from recovery.durations import show_duration
 from recovery.engine import declare_schedules
 from recovery.engine.operators import schedules as operations
 from recovery.engine.operators.schedules import SCHEDULE_SETTINGS, Schedules
 from recovery.records.schedule import DEFAULTS, CatchUp, Overlap, SlotOutcome
 from recovery.schedule import plan_of
+from recovery.wording import show_duration
 from tests.cli.command import recovery
 from tests.docs.blocks import DOCS, blocks, module
 from tests.world import World

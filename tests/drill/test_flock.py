@@ -9,9 +9,9 @@ from recovery.drill.canary import canary_actor
 from recovery.drill.flock import Flock
 from recovery.drill.orders import CANARY, Kind
 from recovery.drill.promises import Step
+from recovery.installed import library_version
 from recovery.records import Worker
 from recovery.settings import Settings
-from recovery.version import library_version
 from tests.world import World
 
 

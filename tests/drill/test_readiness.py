@@ -13,9 +13,9 @@ from recovery.drill.report import Report
 from recovery.drill.run import Plan, run
 from recovery.engine import Resources
 from recovery.errors import InputError, OtherVersion, ServerUnavailable
+from recovery.installed import library_version
 from recovery.records import Worker
 from recovery.settings import Settings
-from recovery.version import library_version
 
 
 @pytest.fixture

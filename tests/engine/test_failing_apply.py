@@ -12,10 +12,10 @@ from pymongo.errors import BulkWriteError
 
 from recovery.engine import Applier, Slot, isolation, read_each
 from recovery.engine.run.slot import Result
+from recovery.log_lines import Seldom
 from recovery.records import DecisionState
 from recovery.repair import Repairer
 from recovery.scan import DecisionScanner, rescue
-from recovery.seldom import Seldom
 from recovery.store.driver_errors import ours
 from tests.counting import failed_steps
 from tests.store.writing import is_about

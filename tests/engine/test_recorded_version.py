@@ -99,7 +99,7 @@ def test_it_is_found_by_who_started_it_and_by_who_ran_it(old: World, new: World)
     def found(text: str) -> list[str]:
         return new.store.search.page(parse(text, now), None, 10)
 
-    assert found("version:1.0") == [first, second]
-    assert found("version:2.0") == [second, third]
-    assert found("version:1.* version:2.0") == [second]
-    assert found("version:3*") == []
+    assert found("installed:1.0") == [first, second]
+    assert found("installed:2.0") == [second, third]
+    assert found("installed:1.* version:2.0") == [second]
+    assert found("installed:3*") == []

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from recovery.errors import SettingsError
-from recovery.printable import printable_lines
 from recovery.settings import OFTEN, Settings, load
+from recovery.wording import printable_lines
 from tests.fuzz.conftest import rounds
 from tests.fuzz.texts import acts, nasty
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from recovery.errors import WorkflowError
-from recovery.printable import printable_lines
 from recovery.wfformat import Workflow, example_path, load
+from recovery.wording import printable_lines
 from tests.fuzz.conftest import rounds
 from tests.fuzz.texts import acts, nasty
 

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from recovery import seldom
+from recovery import log_lines as seldom
 from recovery.metrics import server as module
 from recovery.metrics.server import MAX_CONNECTIONS, MetricsServer
 from recovery.stack.server_process import HOST, free_port

@@ -15,7 +15,8 @@ import pytest
 import redis
 from redis import connection
 
-from recovery import Recovery, seldom
+from recovery import Recovery
+from recovery import log_lines as seldom
 from recovery.errors import BrokerError, ServerRefused, ServerUnavailable, ServerUnfit, SettingsError
 from recovery.health.model import Cause
 from recovery.health.servers import redis as check_redis

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from recovery.log_lines import Seldom
 from recovery.records import Decision, DecisionState
 from recovery.records.ids import child_task_id, record_id
 from recovery.rules import Rule
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner
-from recovery.seldom import Seldom
 from recovery.store import creation, reading
 from tests.queues import polled_and_empty
 from tests.store.writing import put

@@ -11,8 +11,8 @@ import pytest
 from pymongo.errors import OperationFailure
 
 from recovery.errors import StoreError
+from recovery.log_lines import Seldom
 from recovery.records import Decision, DecisionState, ErrorInfo, Graph, Outcome, Process, ProcessState
-from recovery.seldom import Seldom
 from recovery.store import Store, creation, reading
 from recovery.store.splitting import POSTPONED
 from tests.store.writing import put

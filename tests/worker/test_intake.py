@@ -12,7 +12,8 @@ import pytest
 import redis
 from celery import Celery
 
-from recovery import metrics, seldom
+from recovery import log_lines as seldom
+from recovery import metrics
 from recovery.queue import SETTINGS_CHANGED
 from recovery.queue.signing import UNSIGNED
 from recovery.settings import Settings

@@ -9,7 +9,7 @@ import pytest
 import redis
 from kombu import Connection, Consumer, Queue
 
-from recovery import seldom
+from recovery import log_lines as seldom
 from recovery.queue import encode
 from recovery.queue.aside import ASIDE
 from recovery.queue.kept import KEY

@@ -12,9 +12,9 @@ from recovery.engine.operators.auditing import audited
 from recovery.engine.operators.restart import described, pages
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, UnknownActor
-from recovery.plurals import count
 from recovery.records import Process, ProcessState, given
 from recovery.store import ActorQueue, Selection
+from recovery.wording import count
 
 BATCH = 100
 """Processes that are aborted together: each may have thousands of tasks."""

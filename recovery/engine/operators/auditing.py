@@ -21,10 +21,10 @@ from recovery.engine.operators.operator import NAME_LENGTH, REASON_LENGTH, who
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, StoreDenied
 from recovery.limits import MAX_NUMBER
-from recovery.printable import printable
 from recovery.records import AuditEntry, given
 from recovery.records.ids import new_process_id
 from recovery.store import roles
+from recovery.wording import printable
 
 DETAILS_LENGTH = 2000
 

@@ -17,10 +17,10 @@ from recovery.engine.operators.auditing import audited
 from recovery.engine.operators.operator import reason_of, who
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, StoreUnavailable
-from recovery.plurals import count
 from recovery.records import Decision, DecisionState, Life, OrderKind, Process, ProcessState, given, mark_of
 from recovery.records.ids import new_pass, record_id
 from recovery.rules import redo_of
+from recovery.wording import count
 
 
 @dataclass(frozen=True, slots=True)

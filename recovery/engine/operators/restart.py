@@ -20,10 +20,10 @@ from recovery.engine.operators.auditing import audited
 from recovery.engine.resources import Resources
 from recovery.engine.steps import BATCH, push
 from recovery.errors import InputError
-from recovery.plurals import count
 from recovery.records import Decision, DecisionState, Interruption, Process, ProcessState, given
 from recovery.records.ids import new_pass, record_id, split_record_id
 from recovery.store import Restarted, Selection, batches
+from recovery.wording import count
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ import logging
 from datetime import datetime, timedelta
 
 from recovery import metrics
-from recovery.durations import show_duration
 from recovery.engine.actors.actor import Actor
 from recovery.engine.actors.call import of_error, pass_of
 from recovery.engine.actors.resolve import CallRefused
@@ -27,6 +26,7 @@ from recovery.records import Decision, Outcome, Refused, RetryState, VersionRefu
 from recovery.retry import Classified
 from recovery.retry.codes import CALL_REFUSED
 from recovery.retry.reasons import UNKNOWN
+from recovery.wording import show_duration
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from recovery.engine.isolation import tell
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
 from recovery.errors import DamagedRecord
-from recovery.printable import LINES
+from recovery.log_lines import LINES
 from recovery.records import Decision, RetryOptions
 from recovery.retry.asking import decided
 from recovery.retry.attempts import Answer, Refusal, Terms, answer

@@ -15,9 +15,9 @@ from enum import StrEnum
 
 from recovery.engine.resources import Resources
 from recovery.errors import CustomIdTaken, InputError, StoreDenied
-from recovery.printable import printable
 from recovery.records import Process, ProcessState, given
 from recovery.store import roles
+from recovery.wording import printable
 
 AbortReplaced = Callable[[Resources, Process, str], object]
 """Aborts a process that is still broken, for this reason, on record: an operator's work."""

@@ -12,8 +12,8 @@ from typing import Any
 
 from recovery.engine.actors.actor import Actor, encode_call
 from recovery.errors import InputError
-from recovery.printable import printable
 from recovery.records import given
+from recovery.wording import printable
 
 MAX_LENGTH = 200
 """Characters of a key: it is to be read, and typed, as part of a marker's name."""

@@ -17,8 +17,8 @@ from recovery import metrics
 from recovery.engine.end.marking import code_of
 from recovery.engine.resources import Resources
 from recovery.errors import StartRefused
-from recovery.printable import printable
 from recovery.records import Marker, Process, TypeDisabled, given, marker_name
+from recovery.wording import printable
 
 FAILED_ADMIN, DISABLED = "FAILED_ADMIN", "DISABLED"
 """Reasons: as Hive's metrics call what waits for an administrator; an operator's word."""

@@ -19,9 +19,9 @@ from typing import Any
 from recovery.engine.resources import Resources
 from recovery.engine.start.registering import register_all
 from recovery.errors import RecordInvalid, RecordTooLarge, StoreDenied
+from recovery.log_lines import Seldom
 from recovery.records import Process
 from recovery.records.ids import new_pass
-from recovery.seldom import Seldom
 from recovery.store import PORTION_BYTES, Store, portions
 from recovery.store.views.overview import time_limit
 from recovery.threads import Background

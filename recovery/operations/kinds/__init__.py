@@ -8,8 +8,8 @@ from recovery.operations.kinds.collect import Collect
 from recovery.operations.kinds.restart import Restart
 from recovery.operations.kinds.restart_from import RestartFrom
 from recovery.operations.kinds.set_idle_timeout import SetIdleTimeout
-from recovery.plurals import count
 from recovery.records import Operation, OperationKind
+from recovery.wording import count
 
 __all__ = ["Kind", "Planned", "kind_of", "totals_of", "why_none"]
 

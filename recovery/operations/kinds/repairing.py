@@ -10,11 +10,11 @@ from weakref import WeakKeyDictionary
 from recovery.engine import Applier, Resources
 from recovery.operations.kinds.base import described
 from recovery.operations.kinds.single_tasks import HANDED_OVER, diagnose_tasks, is_settled, of_single_tasks
-from recovery.plurals import count as count_of
 from recovery.records import Operation, OperationResult, Process, ResultState
 from recovery.records.ids import split_record_id
 from recovery.repair import Later, Pace, Repairer, diagnose, readings
 from recovery.rules import Finding, Repair, Rule, Surroundings
+from recovery.wording import count as count_of
 
 ROUNDS = 10
 """A repair may show what is to be repaired next, as a graph that is made anew does. Each process takes a few steps."""

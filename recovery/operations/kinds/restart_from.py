@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from recovery.engine.end.redo import take_over
 from recovery.engine.operators.redo import redo
 from recovery.operations.kinds.base import Kind, Planned, found, totals_of
-from recovery.plurals import count
 from recovery.records import Decision, DecisionState, Operation, OperationResult, Process, ProcessState
 from recovery.rules import redo_of
+from recovery.wording import count
 
 
 class RestartFrom(Kind):

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from recovery.durations import show_duration
 from recovery.operations.kinds.base import Kind, Planned, described, ended, found, totals_of
 from recovery.records import UNENDED_PROCESSES, Operation, OperationResult, Process, ProcessState, ResultState
+from recovery.wording import show_duration
 
 ROUNDS = 5
 """Tries at graphs that somebody else changes meanwhile, with another of these operations."""

@@ -23,10 +23,10 @@ from datetime import datetime
 
 from recovery.engine import LastRun, Recovery
 from recovery.errors import StoreError, StoreUnavailable
+from recovery.log_lines import Seldom
 from recovery.queue import MessageId
 from recovery.records import FailingSlots, HungSlot, Worker
 from recovery.records.ids import holder
-from recovery.seldom import Seldom
 from recovery.store import Store
 from recovery.store.views.members import Look
 from recovery.store.views.overview import time_limit

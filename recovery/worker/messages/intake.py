@@ -22,9 +22,9 @@ from typing import Any
 
 from recovery import metrics
 from recovery.errors import BrokerError
+from recovery.log_lines import Seldom
 from recovery.queue import Broker, MessageId, Signer, envelope, remake
 from recovery.queue.envelope import Refusal, Refused
-from recovery.seldom import Seldom
 from recovery.worker.celery_config import NUDGE, SPARK_QUEUE, SWEEP
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from queue import SimpleQueue
 
 from recovery.engine import Recovery
 from recovery.errors import BrokerError, StoreError
+from recovery.log_lines import Seldom
 from recovery.repair.stale_messages import drop_stale
-from recovery.seldom import Seldom
 
 log = logging.getLogger(__name__)
 

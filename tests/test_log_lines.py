@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recovery.json_logs import JsonFormatter
-from recovery.printable import PrintableRecord
+from recovery.log_lines import JsonFormatter, PrintableRecord
 
 
 class Spiteful:

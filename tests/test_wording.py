@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import integers
 
-from recovery.durations import parse_duration, show_age, show_duration
+from recovery.wording import parse_duration, show_age, show_duration
 
 READ = {
     "90": 90,

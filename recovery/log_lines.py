@@ -1,33 +1,44 @@
-"""Logs as JSON: one line for each record, whatever is in it, for whoever collects them.
+"""Lines of a log: as JSON, of characters that are seen, and not more of one kind than a log should hold.
 
     {"time": "2026-11-23T04:02:11.204Z", "level": "INFO", "logger": "shop.orders", "message": "weighed: 3 kg",
      "actor": "pack", "process": "01a2…", "task": "2d6k…", "attempt": 1, "trace": "4bf9…", "span": "00f0…", "pid": 812}
 
-A field of which nothing is known is left out. What an attempt runs and its trace are those that `recovery.LogContext`
-has put on the record. An error is in `exception`, its stack with its line breaks; what was logged with `extra=` is in
-`extra`. The texts are as they were logged, not made printable as in the text format: JSON has escapes of its own.
+In JSON a field of which nothing is known is left out. What an attempt runs and its trace are those that
+`recovery.LogContext` has put on the record. An error is in `exception`, its stack with its line breaks; what was
+logged with `extra=` is in `extra`. The texts are as they were logged, not made printable as in the text format: JSON
+has escapes of its own.
 
-A formatter of our own, since what those of libraries do is the short part of it: they lose the record where a value of
-`extra` can't be written (`json.dumps` raises), write NaN, which is no JSON, and would take the message in the printable
-form that our records have.
+The formatter is our own, because those of libraries do the short part only: they lose the record if a value of `extra`
+can't be written (`json.dumps` raises), write NaN, which is not JSON, and would take the message in the printable form
+that our records have.
+
+`Seldom` logs a line now and then, for what others can bring about as often as they like: a log must not fill a disk.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import threading
+import time
 import traceback
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from recovery.printable import printable_json
+from recovery.wording import printable, printable_json, printable_lines
 
 _OF_ATTEMPTS = ("actor", "process", "task", "attempt", "trace", "span")
 """Fields that `LogContext` puts on a record, each as `recovery_` and this name."""
 
 # Beside those of every record, what others put on each: formatters and Celery.
 _NOT_EXTRA = {*logging.makeLogRecord({}).__dict__, "message", "asctime", "taskName", "task_name", "task_id"}
+EVERY = 1.0
+"""Seconds between two lines of a kind, unless it is said otherwise."""
+KINDS = 1000
+"""Of so many it is known when they were said last."""
+LINES = {"recovery_lines": True}
+"""Give this as `extra` to a log call whose message has lines, such as a stack."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -109,3 +120,59 @@ def log_json() -> None:
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.captureWarnings(True)
+
+
+class Seldom:
+    """Says one line of a kind, and then none of that kind for a while; the next one tells how many were not said. Its
+    kind is its text before anything is put in, of which a program has a few, and what it is `about`. Any thread."""
+
+    def __init__(self, log: logging.Logger, every: float | None = None) -> None:
+        self._log, self._every = log, every
+        self._lock = threading.Lock()
+        self._said_at: dict[tuple[str, str], float] = {}
+        self._unsaid: dict[tuple[str, str], int] = {}
+
+    def warning(self, message: str, *args: object, about: str = "") -> None:
+        """Say it, or count it."""
+        kind = (message, about)
+        with self._lock:
+            now = time.monotonic()
+            if now - self._said_at.get(kind, float("-inf")) < (EVERY if self._every is None else self._every):
+                self._unsaid[kind] = self._unsaid.get(kind, 0) + 1
+                return
+            self._said_at.pop(kind, None)  # the last said stands last
+            self._said_at[kind] = now
+            unsaid = self._unsaid.pop(kind, 0)
+            if len(self._said_at) > KINDS:
+                oldest = next(iter(self._said_at))
+                del self._said_at[oldest]
+                self._unsaid.pop(oldest, None)
+        more = f", and {unsaid:,} more since the last line" if unsaid else ""
+        self._log.warning(f"{message}%s", *args, more, stacklevel=2)
+
+
+class PrintableRecord(logging.LogRecord):
+    """A log record whose message is one line of characters that are seen. Its stack keeps its lines, as a message does
+    that was logged with `extra=LINES`. All lines but the first are indented: none of them can pass for another
+    record."""
+
+    recovery_lines = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.exc_info and self.exc_info[0] is not None:
+            stack = "".join(traceback.format_exception(*self.exc_info)).rstrip("\n")
+            self.exc_text = _indented(stack)
+
+    def getMessage(self) -> str:
+        message = super().getMessage().rstrip("\n")  # Celery ends some of its own with one
+        return _indented(message) if self.recovery_lines else printable(message)
+
+
+def _indented(text: str) -> str:
+    return printable_lines(text).replace("\n", "\n  ")
+
+
+def log_printable() -> None:
+    """From now on, in this process: whoever logs, and whatever handles it."""
+    logging.setLogRecordFactory(PrintableRecord)

@@ -1,11 +1,18 @@
-"""Files that are imported in the place of a module that we need, because they have its name and lie in the folder of an
-application."""
+"""What is installed here: the version of this library, and files that are imported in the place of a module that we
+need.
+
+Such files have the module's name and lie in the folder of an application.
+"""
 
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+DISTRIBUTION = "recovery-workers"
+UNKNOWN = "unknown"
 OURS = frozenset({
     "amqp", "billiard", "bson", "celery", "click", "click_didyoumean", "click_plugins", "click_repl", "cronsim",
     "dateutil", "dns", "gridfs", "kombu", "lark", "packaging", "prometheus_client", "prompt_toolkit",
@@ -13,6 +20,15 @@ OURS = frozenset({
     "typing_inspection", "tzdata", "tzlocal", "uuid_utils", "vine",
 })  # fmt: skip
 """Modules of the packages that this library and Celery import."""
+
+
+@lru_cache(maxsize=1)
+def library_version() -> str:
+    """As in `0.1.0`; `unknown` where it runs from a folder that nobody installed."""
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return UNKNOWN
 
 
 def shadowing(folder: Path) -> list[Path]:

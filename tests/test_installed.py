@@ -11,7 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from recovery.shadowing import OURS, advice, shadowing
+from recovery.installed import OURS, advice, shadowing
 from tests.cli.command import environment, recovery
 
 
