@@ -43,7 +43,7 @@ class Fault:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Handshake:
     """What came of a handshake."""
 
     raw: bytearray = field(default_factory=bytearray)
@@ -187,9 +187,9 @@ def _unverified(tls: Tls | None = None) -> ssl.SSLContext:
     return context
 
 
-def _shake(place: Place, context: ssl.SSLContext, linger: float = LINGER) -> _Seen:
+def _shake(place: Place, context: ssl.SSLContext, linger: float = LINGER) -> _Handshake:
     """Do a handshake, and listen for a moment. Does not raise."""
-    seen, incoming, outgoing = _Seen(), ssl.MemoryBIO(), ssl.MemoryBIO()
+    seen, incoming, outgoing = _Handshake(), ssl.MemoryBIO(), ssl.MemoryBIO()
     with suppress(OSError), socket.create_connection(place, TIMEOUT) as plain:
         tls = context.wrap_bio(incoming, outgoing, server_hostname=place[0])
         try:
@@ -208,7 +208,7 @@ def _shake(place: Place, context: ssl.SSLContext, linger: float = LINGER) -> _Se
     return seen
 
 
-def _step(ask: Any, plain: socket.socket, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, seen: _Seen) -> bool:
+def _step(ask: Any, plain: socket.socket, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, seen: _Handshake) -> bool:
     """One step of ours; or, where it waits for the server, what that says. Whether the step was done."""
     try:
         return ask() is not False

@@ -23,7 +23,8 @@ from pydantic_core import SchemaValidator, ValidationError
 
 from recovery import addresses
 from recovery.errors import SettingsError
-from recovery.forms import (
+from recovery.limits import LONGEST, LONGEST_SILENCE, SHORTEST
+from recovery.setting_forms import (
     APP_PATH,
     BROKER_URL,
     DATABASE_NAME,
@@ -43,7 +44,6 @@ from recovery.forms import (
     Setting,
     setting,
 )
-from recovery.limits import LONGEST, LONGEST_SILENCE, SHORTEST
 from recovery.setting_sources import CONFIG, PREFIX, file_values, shown_path, variables
 from recovery.wording import show_duration, unseen
 

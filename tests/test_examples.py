@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from recovery import Recovery, Settings
-from recovery.stack import Child
+from recovery.stack import ChildProcess
 from tests.cli.command import ROOT, command, environment
 from tests.waiting import wait_until
 
@@ -56,7 +56,7 @@ def test_an_example(name: str, settings: Settings, tmp_path: Path) -> None:
     """In their folder, with its worker and beat; a program twice, which finds what it started."""
     env = environment(settings.environment()) | {"PYTHONDONTWRITEBYTECODE": "1"}
     children = [
-        Child(part, command(part, "--app", APPS[name]), tmp_path / f"{part}.log", env=env, cwd=EXAMPLES)
+        ChildProcess(part, command(part, "--app", APPS[name]), tmp_path / f"{part}.log", env=env, cwd=EXAMPLES)
         for part in ("worker", "beat")
     ]
     try:

@@ -30,8 +30,8 @@ from recovery.errors import (
     StoreError,
     StoreUnavailable,
 )
-from recovery.forms import LogFormat
 from recovery.log_lines import log_json, log_printable
+from recovery.setting_forms import LogFormat
 from recovery.settings import load
 
 BAD, ERROR, NOT_ENDED = 1, 2, 3

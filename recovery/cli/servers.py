@@ -16,7 +16,7 @@ from recovery.errors import IndexConflict, InputError, ServerError, ServerUnavai
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from recovery.stack import Child, Stack
+    from recovery.stack import ChildProcess, Stack
 
 UP_HELP = """Start MongoDB and Valkey for development, and workers if --app or --workers is given. Ctrl-C stops all.
 
@@ -79,7 +79,7 @@ def up(
         out.print("stopping")
 
 
-def _start_workers(stack: Stack, app: str | None, workers: int, out: Console) -> list[Child]:
+def _start_workers(stack: Stack, app: str | None, workers: int, out: Console) -> list[ChildProcess]:
     if not app or not workers:
         return []
     from recovery.wording import count
@@ -89,7 +89,7 @@ def _start_workers(stack: Stack, app: str | None, workers: int, out: Console) ->
     return [*children, stack.start_beat(app)]
 
 
-def _watch(stack: Stack, children: list[Child], stop: threading.Event, out: Console) -> None:
+def _watch(stack: Stack, children: list[ChildProcess], stop: threading.Event, out: Console) -> None:
     """Wait for the end; tell of a worker that ends before. A server that ends ends all."""
     from rich.text import Text
 

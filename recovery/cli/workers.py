@@ -20,8 +20,8 @@ from recovery.cli import first_process
 from recovery.cli.options import DURATION, Command, duration
 from recovery.cli.output import AppOption, JsonOption, paragraphs
 from recovery.errors import InputError, SettingsError
-from recovery.forms import LogFormat
 from recovery.installed import advice
+from recovery.setting_forms import LogFormat
 from recovery.setting_sources import PREFIX
 from recovery.settings import Settings, load
 from recovery.wording import show_duration

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from recovery.errors import StoreError
 from recovery.records import DecisionState
-from recovery.stack import Child
+from recovery.stack import ChildProcess
 from recovery.store import Store
 from recovery.store.views.overview import time_limit
 
@@ -65,7 +65,7 @@ class Lasting:
         return now - self._since >= self._seconds
 
 
-def freeze_at_work(worker: Child, at_work: AtWork) -> list[str]:
+def freeze_at_work(worker: ChildProcess, at_work: AtWork) -> list[str]:
     """Freeze a worker in the middle of some tasks, and tell which; none, if it never is in any."""
     for _ in range(TRIES):
         worker.freeze()

@@ -13,7 +13,7 @@ from pathlib import Path
 from recovery.demo.app import APP, app
 from recovery.demo.chaos import Chaos
 from recovery.errors import ServerError
-from recovery.stack import Child, Stack
+from recovery.stack import ChildProcess, Stack
 from recovery.store import Store
 from recovery.worker.celery_config import SPARK_QUEUE
 
@@ -30,10 +30,10 @@ class Workforce:
         self._hired = itertools.count(1)
         # Held while a child is taken off the lists, so that nobody takes its end for one of its own doing.
         self._lock = threading.Lock()
-        self._workers: list[Child] = []
-        self._wounded: list[Child] = []
-        self._beats: list[Child] = []
-        self._driver: Child | None = None
+        self._workers: list[ChildProcess] = []
+        self._wounded: list[ChildProcess] = []
+        self._beats: list[ChildProcess] = []
+        self._driver: ChildProcess | None = None
         """The worker that drives Spark, if there is to be one."""
         self.kills = 0
 
@@ -74,7 +74,7 @@ class Workforce:
             if ready := [child for child in self._workers if child.pid in living]:
                 self._replace(self._chaos.choose(ready))
 
-    def choose_worker(self) -> Child:
+    def choose_worker(self) -> ChildProcess:
         """One of the workers."""
         with self._lock:
             return self._chaos.choose(self._workers)
@@ -144,10 +144,10 @@ class Workforce:
         for child in children:
             child.kill_group()
 
-    def _all(self) -> list[Child]:
+    def _all(self) -> list[ChildProcess]:
         return [*self._workers, *self._beats, *([self._driver] if self._driver is not None else [])]
 
-    def _replace(self, victim: Child) -> None:
+    def _replace(self, victim: ChildProcess) -> None:
         with self._lock:
             self._workers.remove(victim)
         victim.kill_group()

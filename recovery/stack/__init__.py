@@ -8,11 +8,11 @@ beats. A server can be killed and started again on its data, or be frozen, a pri
 alone or with its pool: the tests of recovery are made of that.
 """
 
-from recovery.stack.child import Child
+from recovery.stack.child import ChildProcess
 from recovery.stack.mongod import Mongod
 from recovery.stack.replica_set import Member, ReplicaSet
-from recovery.stack.server_process import Server
+from recovery.stack.server_process import ServerProcess
 from recovery.stack.stack import Stack
 from recovery.stack.valkey import Valkey
 
-__all__ = ["Child", "Member", "Mongod", "ReplicaSet", "Server", "Stack", "Valkey"]
+__all__ = ["ChildProcess", "Member", "Mongod", "ReplicaSet", "ServerProcess", "Stack", "Valkey"]

@@ -34,14 +34,14 @@ _GATE = ["/bin/sh", "-c", 'read -r go && exec "$@" </dev/null', "sh"]
 _KILLED_TIMEOUT = 10.0
 
 _guard = Guard()
-_live: dict[int, Child] = {}
+_live: dict[int, ChildProcess] = {}
 STOPPED = "T"
 """The state of a process that SIGSTOP holds."""
 LOOK_EVERY = 0.005
 """Seconds. A signal takes effect within a few milliseconds."""
 
 
-class Child:
+class ChildProcess:
     """A program that runs from construction until it ends by itself, or `stop` or `kill_group` is called."""
 
     def __init__(
@@ -184,10 +184,10 @@ class Child:
             raise ServerError(f"{self.name} (pid {self.pid}) is still there {_KILLED_TIMEOUT:g} s after SIGKILL")
 
     def __repr__(self) -> str:
-        return f"<Child {self.name} pid={self.pid} exit_code={self.exit_code}>"
+        return f"<ChildProcess {self.name} pid={self.pid} exit_code={self.exit_code}>"
 
 
-def stop_all(children: Iterable[Child], grace: float = 10.0) -> None:
+def stop_all(children: Iterable[ChildProcess], grace: float = 10.0) -> None:
     """Stop them side by side: each has `grace` seconds from now."""
     children = list(children)
     deadline = time.monotonic() + grace

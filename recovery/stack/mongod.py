@@ -17,7 +17,7 @@ from pymongo import MongoClient
 from pymongo.errors import OperationFailure, PyMongoError
 
 from recovery.errors import ServerTooOld
-from recovery.stack.server_process import HOST, INSTALL, Server, find_binary, parse_version, version_line
+from recovery.stack.server_process import HOST, INSTALL, ServerProcess, find_binary, parse_version, version_line
 
 REPLICA_SET = "rs0"
 OLDEST = (6, 0)
@@ -25,7 +25,7 @@ NOT_YET_INITIALIZED = 94
 """Code of the error that a member answers with which is in no set yet."""
 
 
-class Mongod(Server):
+class Mongod(ServerProcess):
     """A mongod that is primary once `start` has returned."""
 
     name = "mongod"

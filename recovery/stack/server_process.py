@@ -22,7 +22,7 @@ from importlib import metadata
 from pathlib import Path
 
 from recovery.errors import PortTaken, ServerError, ServerUnavailable
-from recovery.stack.child import Child
+from recovery.stack.child import ChildProcess
 from recovery.stack.datadir import claimed
 
 # Recovery after a kill reads the journal: seconds for the largest one. A minute is a server that hangs.
@@ -35,7 +35,7 @@ _TRIES = 200
 INSTALL = "pip install 'recovery-workers[embedded]'"
 
 
-class Server(abc.ABC):
+class ServerProcess(abc.ABC):
     """One server process with its port, directory and log."""
 
     name: str
@@ -43,7 +43,7 @@ class Server(abc.ABC):
     def __init__(self, directory: Path, log: Path, port: int | None = None) -> None:
         self.directory, self.log = directory.absolute(), log.absolute()
         self.port = port or free_port()
-        self.child: Child | None = None
+        self.child: ChildProcess | None = None
 
     def start(self) -> None:
         """Start on the same port and directory, and wait until ready. Does nothing when it runs."""
@@ -52,7 +52,7 @@ class Server(abc.ABC):
         command = self._command()
         require_free(self.port, self.name)
         with claimed(self.directory, *self._written_by()) as lock:
-            self.child = Child(self.name, command, self.log, cwd=self.directory, keep_open=[lock])
+            self.child = ChildProcess(self.name, command, self.log, cwd=self.directory, keep_open=[lock])
         try:
             self._wait_ready(self.child)
         except BaseException:
@@ -110,7 +110,7 @@ class Server(abc.ABC):
         """The log lines that a person should see, of the last few hundred."""
         return lines[-20:]
 
-    def _wait_ready(self, child: Child) -> None:
+    def _wait_ready(self, child: ChildProcess) -> None:
         deadline = time.monotonic() + START_TIMEOUT
         while not self._ready():
             if child.wait(0.02):
@@ -118,7 +118,7 @@ class Server(abc.ABC):
             if time.monotonic() > deadline:
                 raise self._unavailable(child, f"is not ready {START_TIMEOUT:g} s after its start")
 
-    def _unavailable(self, child: Child, what: str) -> ServerUnavailable:
+    def _unavailable(self, child: ChildProcess, what: str) -> ServerUnavailable:
         lines = "\n  ".join(self._readable(child.last_lines(500)))
         return ServerUnavailable(f"{self.name} on {self.address} {what}. The end of {self.log}:\n  {lines}")
 

@@ -21,11 +21,11 @@ from types import TracebackType
 from typing import Self
 
 from recovery.errors import InputError
-from recovery.stack.child import Child, stop_all
+from recovery.stack.child import ChildProcess, stop_all
 from recovery.stack.datadir import make_private
 from recovery.stack.mongod import Mongod
 from recovery.stack.replica_set import ReplicaSet
-from recovery.stack.server_process import Server
+from recovery.stack.server_process import ServerProcess
 from recovery.stack.valkey import Valkey
 
 # Over the settings' shutdown_grace (10 s), so that a worker gives back what it runs before it is killed.
@@ -64,8 +64,8 @@ class Stack:
             self.valkey = Valkey(self.data_dir / "valkey", self.log("valkey"), redis_port)
             broker_url = self.valkey.url
         self.mongo_uri, self.broker_url = mongo_uri, broker_url
-        self.workers: list[Child] = []
-        self._beats: list[Child] = []
+        self.workers: list[ChildProcess] = []
+        self._beats: list[ChildProcess] = []
         self._started = 0
 
     def start(self) -> None:
@@ -99,7 +99,7 @@ class Stack:
         pool: str | None = None,
         log_level: str | None = None,
         env: Mapping[str, str] | None = None,
-    ) -> Child:
+    ) -> ChildProcess:
         """Start a worker; `env` wins over `environment()`. Returns at once, before the worker is ready."""
         self._started += 1
         name = name or f"worker-{self._started}"
@@ -114,7 +114,7 @@ class Stack:
         self.workers.append(worker)
         return worker
 
-    def start_beat(self, app: str, *, env: Mapping[str, str] | None = None) -> Child:
+    def start_beat(self, app: str, *, env: Mapping[str, str] | None = None) -> ChildProcess:
         """Start a beat. Any number may run."""
         self._started += 1
         beat = self._run(f"beat-{self._started}", ["beat", "--app", app], env)
@@ -130,7 +130,7 @@ class Stack:
         for child in self._dismissed():
             child.kill_group()
 
-    def _dismissed(self) -> list[Child]:
+    def _dismissed(self) -> list[ChildProcess]:
         dismissed = [*self._beats, *self.workers]
         self._beats.clear()
         self.workers.clear()
@@ -155,11 +155,11 @@ class Stack:
     ) -> None:
         self.stop()
 
-    def _servers(self) -> list[Server | ReplicaSet]:
+    def _servers(self) -> list[ServerProcess | ReplicaSet]:
         return [server for server in (self.mongod, self.replica_set, self.valkey) if server is not None]
 
-    def _run(self, name: str, arguments: list[str], env: Mapping[str, str] | None) -> Child:
+    def _run(self, name: str, arguments: list[str], env: Mapping[str, str] | None) -> ChildProcess:
         make_private(self.data_dir)
         # Unbuffered, so that a worker's last words are in its log when it was killed.
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", **self.environment(), **(env or {})}
-        return Child(name, [sys.executable, "-m", "recovery", *arguments], self.log(name), env=environment)
+        return ChildProcess(name, [sys.executable, "-m", "recovery", *arguments], self.log(name), env=environment)

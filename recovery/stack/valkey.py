@@ -16,10 +16,10 @@ import redis
 
 from recovery.errors import ServerError
 from recovery.stack.datadir import MARKER
-from recovery.stack.server_process import HOST, Server, find_binary, parse_version, version_line
+from recovery.stack.server_process import HOST, ServerProcess, find_binary, parse_version, version_line
 
 
-class Valkey(Server):
+class Valkey(ServerProcess):
     """A server that answers PING once `start` has returned."""
 
     name = "valkey"

@@ -26,9 +26,9 @@ from celery.app.log import Logging
 from celery.utils.log import ColorFormatter, LoggingProxy, get_multiprocessing_logger
 
 from recovery.engine import LogContext
-from recovery.forms import LogFormat
 from recovery.log_lines import LINES, JsonFormatter, log_json
 from recovery.queue.broker import NOT_PUSHED, SENT_AGAIN
+from recovery.setting_forms import LogFormat
 from recovery.worker.outage_logs import (
     BREAKERS,
     OfPoolProcesses,

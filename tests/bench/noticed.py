@@ -19,7 +19,7 @@ from pymongo import MongoClient
 
 from recovery import Recovery, Settings
 from recovery.stack import Stack
-from recovery.stack.child import Child
+from recovery.stack.child import ChildProcess
 from tests.bench import apps, workers
 from tests.bench.rows import Row, row
 from tests.waiting import wait_until
@@ -29,7 +29,7 @@ REPEATS, LONG = 5, 600.0
 
 
 def run(stack: Stack, settings: Settings, repeats: int = REPEATS) -> list[Row]:
-    deaths: list[tuple[str, Callable[[Child, int], None], str]] = [
+    deaths: list[tuple[str, Callable[[ChildProcess, int], None], str]] = [
         ("a process of the pool", lambda _worker, pid: os.kill(pid, signal.SIGKILL), "<= 1"),
         ("a worker, others on its machine", lambda worker, _pid: worker.kill_group(), "<= 3"),
         ("a machine", lambda worker, _pid: worker.freeze(), "<= 8"),
@@ -42,7 +42,7 @@ def run(stack: Stack, settings: Settings, repeats: int = REPEATS) -> list[Row]:
     return rows
 
 
-def _again(stack: Stack, settings: Settings, kill: Callable[[Child, int], None]) -> float:
+def _again(stack: Stack, settings: Settings, kill: Callable[[ChildProcess, int], None]) -> float:
     """Seconds until the task of a worker that is killed so runs again."""
     # A database of its own: what was under way before takes no slot.
     settings = settings.model_copy(update={"database": f"{settings.database}_{uuid.uuid4().hex[:8]}"})

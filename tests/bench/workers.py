@@ -13,7 +13,7 @@ from pymongo import MongoClient
 
 from recovery.settings import Settings
 from recovery.stack import Stack
-from recovery.stack.child import Child, stop_all
+from recovery.stack.child import ChildProcess, stop_all
 from tests.waiting import wait_until
 
 QUIET = ["--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "warning"]
@@ -23,7 +23,7 @@ _started = 0
 @contextmanager
 def ours(
     stack: Stack, settings: Settings, workers: int, options: Sequence[str], *, beat: bool = False, ready: bool = True
-) -> Iterator[list[Child]]:
+) -> Iterator[list[ChildProcess]]:
     """Workers of `tests.bench.apps:app`, `ready` to work, or begun."""
     database: Any = MongoClient(settings.mongo_uri)[settings.database]
     children = [our_worker(stack, settings, options) for _ in range(workers)]
@@ -38,12 +38,12 @@ def ours(
         stop_all(children, 15)
 
 
-def our_worker(stack: Stack, settings: Settings, options: Sequence[str]) -> Child:
+def our_worker(stack: Stack, settings: Settings, options: Sequence[str]) -> ChildProcess:
     """One worker; not waited for."""
     return _child(stack, "ours", ["worker", *QUIET, *options], settings)
 
 
-def _child(stack: Stack, kind: str, arguments: list[str], settings: Settings) -> Child:
+def _child(stack: Stack, kind: str, arguments: list[str], settings: Settings) -> ChildProcess:
     global _started
     _started += 1
     name = f"{kind}-{_started}"
@@ -51,22 +51,22 @@ def _child(stack: Stack, kind: str, arguments: list[str], settings: Settings) ->
         arguments = [*arguments, "-n", f"{name}@%h"]
     environment = {**os.environ, **settings.environment(), "RECOVERY_APP": "tests.bench.apps:app"}
     command = [sys.executable, "-m", "celery", "-A", "recovery.worker.app", *arguments]
-    return Child(name, command, stack.log(name), env=environment)
+    return ChildProcess(name, command, stack.log(name), env=environment)
 
 
 @contextmanager
 def plain(
     stack: Stack, settings: Settings, workers: int, options: Sequence[str], *, ready: bool = True
-) -> Iterator[list[Child]]:
+) -> Iterator[list[ChildProcess]]:
     """Plain Celery workers on the same broker, `ready` to work, or begun."""
     global _started
-    children = list[Child]()
+    children = list[ChildProcess]()
     environment = {**os.environ, **settings.environment(), "PLAIN_BACKEND": settings.broker_url}
     for _ in range(workers):
         _started += 1
         name = f"plain-{_started}"
         command = [sys.executable, "-m", "celery", "-A", "tests.bench.apps:plain", "worker", *QUIET, *options]
-        children.append(Child(name, [*command, "-n", f"{name}@%h"], stack.log(name), env=environment))
+        children.append(ChildProcess(name, [*command, "-n", f"{name}@%h"], stack.log(name), env=environment))
     try:
         from tests.bench import apps
 

@@ -14,7 +14,7 @@ import pytest
 
 from recovery import Recovery, Settings
 from recovery.cli import first_process
-from recovery.stack.child import Child
+from recovery.stack.child import ChildProcess
 from tests.cli.command import command, environment
 from tests.waiting import wait_until
 
@@ -100,7 +100,7 @@ def test_a_worker_that_is_the_first_process_leaves_no_zombies(settings: Settings
     (tmp_path / "contained.py").write_text(ORPHANS)
     env = environment(settings.environment())
     program = [*IN_CONTAINER, *command("worker", "--app", "contained:app", "--concurrency", "1")]
-    worker = Child("contained", program, tmp_path / "log", env=env, cwd=tmp_path)
+    worker = ChildProcess("contained", program, tmp_path / "log", env=env, cwd=tmp_path)
     app = Recovery(settings)
     for name in ("orphans", "zombies"):
         app.process(name)(lambda *_: None)

@@ -15,8 +15,8 @@ import pytest
 from pymongo import MongoClient
 
 from recovery import Recovery, Settings
-from recovery.stack import Mongod, Server, Stack, Valkey
-from recovery.stack.child import Child
+from recovery.stack import Mongod, ServerProcess, Stack, Valkey
+from recovery.stack.child import ChildProcess
 from tests.cluster import app as served
 from tests.cluster.storm import Storm
 from tests.waiting import wait_until
@@ -35,7 +35,9 @@ class Cluster:
         """Workers from now on serve the `app` of this module, and processes of it are started."""
         self._served, self.app.actors = f"{module.__name__}:app", module.app.actors
 
-    def worker(self, *, wait: bool = True, concurrency: int = 1, pool: str | None = None, **changes: Any) -> Child:
+    def worker(
+        self, *, wait: bool = True, concurrency: int = 1, pool: str | None = None, **changes: Any
+    ) -> ChildProcess:
         """A worker that has told that it lives (unless not to `wait`)."""
         settings = self.settings.model_copy(update=changes)
         child = self.stack.start_worker(self._served, concurrency=concurrency, pool=pool, env=settings.environment())
@@ -46,7 +48,7 @@ class Cluster:
             assert child.running, "\n".join(child.last_lines(30))
         return child
 
-    def beat(self) -> Child:
+    def beat(self) -> ChildProcess:
         return self.stack.start_beat(self._served, env=self.settings.environment())
 
     def began(self) -> list[int]:
@@ -58,7 +60,7 @@ class Cluster:
         wait_until(lambda: len(self.began()) >= count, timeout, f"{count} attempts begun")
         return self.began()
 
-    def beats_until(self, beating: Child, condition: Callable[[], bool], what: str, timeout: float = 90) -> int:
+    def beats_until(self, beating: ChildProcess, condition: Callable[[], bool], what: str, timeout: float = 90) -> int:
         """Heartbeats of a worker from now until a condition holds: a bound by them is the same on a slow machine. Some
         may be missed, none is counted twice."""
         seen = set[Any]()
@@ -71,7 +73,7 @@ class Cluster:
         wait_until(holds, timeout, what)
         return len(seen) - 1
 
-    def beats_until_began(self, count: int, beating: Child) -> int:
+    def beats_until_began(self, count: int, beating: ChildProcess) -> int:
         """The same until so many attempts have begun."""
         return self.beats_until(beating, lambda: len(self.began()) >= count, f"{count} attempts begun")
 
@@ -87,7 +89,7 @@ class Cluster:
         assert found is not None
         return dict(found)
 
-    def log(self, child: Child) -> str:
+    def log(self, child: ChildProcess) -> str:
         return self.stack.log(child.name).read_text()
 
 
@@ -117,7 +119,7 @@ def valkey(stack: Stack) -> Iterator[Valkey]:
 
 
 @contextmanager
-def given_back(server: Server) -> Iterator[None]:
+def given_back(server: ServerProcess) -> Iterator[None]:
     """Whatever a test did to it, it serves the next one."""
     yield
     server.thaw()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.stack import Child
+from recovery.stack import ChildProcess
 from recovery.stack.server_process import free_port
 from tests.cluster.conftest import Cluster
 from tests.cluster.test_prometheus import wait_whole
@@ -24,7 +24,9 @@ FACTOR = 20
 class Scene:
     """Two workers, a beat, and the Prometheus that looks at them."""
 
-    def __init__(self, cluster: Cluster, prometheus: Prometheus, workers: list[Child], beat: Child) -> None:
+    def __init__(
+        self, cluster: Cluster, prometheus: Prometheus, workers: list[ChildProcess], beat: ChildProcess
+    ) -> None:
         self.cluster, self.prometheus, self.workers, self.beat = cluster, prometheus, workers, beat
 
     def fires(self, *alerts: str, timeout: float = 60, beside: tuple[str, ...] = ()) -> None:

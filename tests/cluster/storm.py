@@ -16,7 +16,7 @@ from recovery.demo.app import APP
 from recovery.demo.audit import audit
 from recovery.engine import Resources
 from recovery.records import ProcessState
-from recovery.stack import Child, Stack
+from recovery.stack import ChildProcess, Stack
 from recovery.store.views.overview import Overview
 from recovery.wfformat import Workflow, WorkflowTask, example_path, load
 from tests.documents import database_of
@@ -45,7 +45,7 @@ class Storm:
         self.settings = settings.model_copy(update=QUICK)
         self.resources = Resources.connect(self.settings)
         self.runs: list[workload.Run] = []
-        self.children: list[Child] = []
+        self.children: list[ChildProcess] = []
         self.workflow: Workflow = load(example_path())
         self._ledger = folder / f"ledger-{uuid.uuid4().hex[:8]}.jsonl"
         self._lines: list[ledger.Line] = []
@@ -53,7 +53,7 @@ class Storm:
         # Not the resources' client: a test looks at a database that is away, and must not wait for it.
         self.database: Any = MongoClient(self.settings.mongo_uri)[self.settings.database]
 
-    def hire(self, workers: int = 2, beats: int = 1, env: Mapping[str, str] = {}, **options: Any) -> list[Child]:
+    def hire(self, workers: int = 2, beats: int = 1, env: Mapping[str, str] = {}, **options: Any) -> list[ChildProcess]:
         """Start workers and beats; once this returns, all workers have told that they live."""
         for _ in range(beats):
             self.children.append(self.stack.start_beat(APP, env={**self.settings.environment(), **env}))
@@ -64,7 +64,7 @@ class Storm:
 
     def worker(
         self, *, concurrency: int = 2, pool: str | None = None, env: Mapping[str, str] = {}, **changes: Any
-    ) -> Child:
+    ) -> ChildProcess:
         """A worker; it may not be ready yet. `changes` are of its settings."""
         settings = self.settings.model_copy(update=changes)
         variables = {**settings.environment(), ledger.VARIABLE: str(self._ledger), **env}
@@ -79,7 +79,7 @@ class Storm:
             child.kill_group()
         assert not ended, "\n".join(ended[0].last_lines(30))
 
-    def kill(self, child: Child) -> None:
+    def kill(self, child: ChildProcess) -> None:
         """Kill a worker or beat with all its processes."""
         self.children.remove(child)
         child.kill_group()

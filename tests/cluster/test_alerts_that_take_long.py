@@ -15,7 +15,7 @@ from pymongo.errors import OperationFailure
 
 from recovery import Recovery, operations
 from recovery.operations import Asked
-from recovery.stack import Child
+from recovery.stack import ChildProcess
 from recovery.stack.server_process import free_port
 from tests.cli.command import ROOT, command, environment
 from tests.cluster.conftest import Cluster
@@ -35,12 +35,12 @@ HASTE = 200
 
 
 @contextmanager
-def drilling(seen: Scene, folder: Path) -> Iterator[Child]:
+def drilling(seen: Scene, folder: Path) -> Iterator[ChildProcess]:
     """`recovery drill --watch`, whose metrics are scraped."""
     port = free_port()
     env = {**seen.cluster.settings.environment(), "RECOVERY_METRICS_PORT": str(port), "RECOVERY_SCAN_INTERVAL": "0.5"}
     options = ["--watch", "--every", "10s", "--processes", "3"]
-    drill = Child("drill", command("drill", *options), folder / "drill.log", env=environment(env), cwd=ROOT)
+    drill = ChildProcess("drill", command("drill", *options), folder / "drill.log", env=environment(env), cwd=ROOT)
     try:
         seen.prometheus.scrape(port)
         started = 'sum(recovery_drill_probes_total{outcome="ok"}) > 0'
@@ -187,7 +187,7 @@ def test_ten_minutes_of_a_demo_without_kills(tmp_path: Path) -> None:
     """The rules as they are deployed: none gives anything."""
     seconds = 600.0
     options = ["--kill-every", "0s", "--for", f"{seconds + 120:g}s", "--processes", "10", "--keep", "--json"]
-    demo = Child("demo", command("demo", *options), tmp_path / "demo.log", env=environment(), cwd=ROOT)
+    demo = ChildProcess("demo", command("demo", *options), tmp_path / "demo.log", env=environment(), cwd=ROOT)
     try:
         ports = wait_until(lambda: metrics_ports(tmp_path) if demo.running else [0], 60, "the ports of two workers")
         with Prometheus(tmp_path / "prometheus", ports, every=5.0) as prometheus:

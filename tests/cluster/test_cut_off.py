@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from recovery import Settings
-from recovery.stack import Child
+from recovery.stack import ChildProcess
 from recovery.stack.server_process import HOST
 from tests.cluster.conftest import Cluster
 from tests.silence import Way, way_to
@@ -42,7 +42,7 @@ def by(way: Way) -> dict[str, str]:
     return {"mongo_uri": f"mongodb://{HOST}:{way.port}/?directConnection=true"}
 
 
-def is_child_of(pid: int, worker: Child) -> bool:
+def is_child_of(pid: int, worker: ChildProcess) -> bool:
     return bool(worker.pid in {pid, *(parent.pid for parent in psutil.Process(pid).parents())})
 
 

@@ -11,7 +11,7 @@ from threading import Event, Thread
 import pytest
 
 from recovery.errors import ProcessBroken
-from recovery.stack.child import Child
+from recovery.stack.child import ChildProcess
 from tests.cluster import rogues
 from tests.cluster.conftest import Cluster
 from tests.living import lives
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.cluster
 POOLS = ["prefork", pytest.param("threads", marks=pytest.mark.soak)]
 
 
-def two_workers(cluster: Cluster, pool: str) -> list[Child]:
+def two_workers(cluster: Cluster, pool: str) -> list[ChildProcess]:
     """Of two slots each, started side by side."""
     workers = [cluster.worker(pool=pool, concurrency=2, wait=False) for _ in range(2)]
     wait_until(lambda: cluster.database["workers"].count_documents({}) == 2, 30, "two workers")
@@ -35,7 +35,7 @@ class Supervisor:
     def __init__(self, cluster: Cluster, pool: str) -> None:
         self._cluster, self.pool = cluster, pool
         self._running = two_workers(cluster, pool)
-        self.ended: list[Child] = []
+        self.ended: list[ChildProcess] = []
         self._done = Event()
         self._thread = Thread(target=self._watch)
         self._thread.start()

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from recovery import Settings
-from recovery.stack import Child, Valkey
+from recovery.stack import ChildProcess, Valkey
 from tests.cluster.storm import PROCESSES, Storm
 from tests.waiting import wait_until
 
@@ -52,7 +52,7 @@ def test_valkey_refuses_writes(storm: Storm, settings: Settings) -> None:
     storm.check()
 
 
-def all_say(workers: Sequence[Child], what: str, times: int) -> None:
+def all_say(workers: Sequence[ChildProcess], what: str, times: int) -> None:
     """Wait until it stands in each worker's log so often."""
     logs = [worker.log for worker in workers]
     wait_until(lambda: all(log.read_text().count(what) >= times for log in logs), 20, f"{what!r} in all logs")

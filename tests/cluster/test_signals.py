@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.stack.child import Child
+from recovery.stack.child import ChildProcess
 from tests.cluster.conftest import Cluster
 from tests.waiting import wait_until
 
@@ -72,7 +72,7 @@ def test_a_pool_process_ends_after_the_batch_in_which_it_reaches_a_limit(
     settings = cluster.settings.model_copy(update={"batch_size": BATCH})
     command = [sys.executable, "-m", "celery", "-A", "recovery.worker.app", "worker", "--concurrency", "2", limit]
     env = {**os.environ, **settings.environment(), "RECOVERY_APP": "tests.cluster.app:app"}
-    worker = Child("celery", command, cluster.stack.log("celery-limits"), env=env)
+    worker = ChildProcess("celery", command, cluster.stack.log("celery-limits"), env=env)
     try:
         process_id = cluster.app.start("many_slow", cluster.folder, count, 0.0)
         assert len(cluster.app.result(process_id, timeout=60)) == count

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from recovery.stack import Child
+from recovery.stack import ChildProcess
 from tests.cluster import first_version, second_version
 from tests.cluster.conftest import Cluster
 from tests.waiting import wait_until
@@ -21,12 +21,12 @@ class Deployment:
     """Workers that have the caller, others that have the callee, and the processes that go through both."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.cluster, self.ids, self.workers = cluster, list[str](), list[Child]()
+        self.cluster, self.ids, self.workers = cluster, list[str](), list[ChildProcess]()
         self.caller, self.callee = self.worker(first_version, "order"), self.worker(first_version, "charge")
         self.workers_are(("1.0", "order"), ("1.0", "charge"))
         cluster.beat()
 
-    def worker(self, version: Any, queue: str) -> Child:
+    def worker(self, version: Any, queue: str) -> ChildProcess:
         self.cluster.serve(version)
         settings = self.cluster.settings.model_copy(update={"shutdown_grace": 0.1})
         worker = self.cluster.stack.start_worker(

@@ -10,7 +10,7 @@ from recovery import Recovery
 from recovery.health import pins
 from recovery.health.model import Cause, Level
 from recovery.health.versions import live_versions
-from recovery.stack import Child
+from recovery.stack import ChildProcess
 from tests.cluster import versioned
 from tests.cluster.conftest import Cluster
 from tests.waiting import wait_until
@@ -32,7 +32,7 @@ class Deployment:
         cluster.serve(versioned)
         cluster.beat()
 
-    def worker(self, version: str, compatible: str = "") -> Child:
+    def worker(self, version: str, compatible: str = "") -> ChildProcess:
         settings = self.cluster.settings.model_copy(update={"shutdown_grace": 0.1})
         env = {**settings.environment(), versioned.VERSION: version, versioned.COMPATIBLE: compatible}
         child = self.cluster.stack.start_worker(f"{versioned.__name__}:app", concurrency=1, env=env)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from recovery.stack.child import Child
+from recovery.stack.child import ChildProcess
 from tests.cluster.conftest import Cluster
 from tests.waiting import wait_until
 
@@ -25,16 +25,16 @@ def cluster(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def freeze(worker: Child) -> None:
+def freeze(worker: ChildProcess) -> None:
     """Stop a worker's processes, as a paused machine would."""
     os.killpg(worker.pid, signal.SIGSTOP)
 
 
-def thaw(worker: Child) -> None:
+def thaw(worker: ChildProcess) -> None:
     os.killpg(worker.pid, signal.SIGCONT)
 
 
-def stale(cluster: Cluster, worker: Child) -> bool:
+def stale(cluster: Cluster, worker: ChildProcess) -> bool:
     return "its result is stale and is discarded" in cluster.log(worker)
 
 
@@ -43,8 +43,8 @@ class Taken:
     """A task that two attempts run: that of a worker which is frozen, and that of the one which took it over."""
 
     process_id: str
-    zombie: Child
-    other: Child
+    zombie: ChildProcess
+    other: ChildProcess
     first: int
     """Pids of the attempts' processes."""
     second: int
@@ -121,7 +121,7 @@ def overdue(cluster: Cluster) -> int:
     return int(cluster.database["workers"].count_documents({"$expr": {"$lt": ["$recoveryTime", "$$NOW"]}}))
 
 
-def wait_beats(cluster: Cluster, worker: Child, count: int) -> None:
+def wait_beats(cluster: Cluster, worker: ChildProcess, count: int) -> None:
     """Wait until a worker has beaten so often more."""
     seen = set[Any]()
 

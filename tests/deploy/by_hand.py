@@ -24,7 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from recovery.stack.child import Child
+from recovery.stack.child import ChildProcess
 from tests.deploy.composed import ROOT, Service
 from tests.deploy.programs import can_contain, contained, search_path
 from tests.waiting import wait_until
@@ -45,7 +45,7 @@ class Instance:
     service: Service
     address: str
     folder: Path
-    child: Child
+    child: ChildProcess
     environment: Mapping[str, str]
 
     def log(self) -> str:
@@ -145,7 +145,7 @@ class ByHand:
         command = [self._address.get(part, part) if before == "--host" else part for before, part in _pairs(command)]
         entrypoint = ENTRYPOINTS.get(service.image.partition(":")[0])
         environment = self._environment(service, folder, address)
-        child = Child(
+        child = ChildProcess(
             f"{service.name}-{number + 1}",
             self._wrapped(service, [entrypoint, *command] if entrypoint else command),
             self.folder / "logs" / f"{service.name}-{number + 1}.log",

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from recovery.forms import Setting
 from recovery.limits import LONGEST
 from recovery.records import ActorPreferences, ProcessTypePreferences
 from recovery.records.preferences import RetrySettings, setting_names
 from recovery.retry.policy import DEFAULT
+from recovery.setting_forms import Setting
 from recovery.setting_sources import PREFIX
 from recovery.settings import DURATIONS, Settings
 from recovery.wording import show_duration

@@ -19,7 +19,7 @@ from recovery import ProcessBroken, Recovery, ResultTimeout
 from recovery.errors import ProcessNotFound, ServerError
 from recovery.settings import load
 from recovery.stack import ReplicaSet, Stack
-from recovery.stack.child import Child
+from recovery.stack.child import ChildProcess
 from recovery.stack.replica_set import Member
 from tests.failover import app as served
 from tests.failover.app import Gate
@@ -118,7 +118,7 @@ def test_a_client_is_never_told_two_things(three: Stack, tmp_path: Path) -> None
             assert word.strip('"') in told, f"seed {seed}: {process_id}"
 
 
-def hire(three: Stack) -> tuple[Recovery, list[Child]]:
+def hire(three: Stack) -> tuple[Recovery, list[ChildProcess]]:
     """Two workers and a beat on a database of their own: the application that they serve, and the workers."""
     settings = load(
         mongo_uri=three.mongo_uri,
@@ -189,7 +189,7 @@ def _end(outcome: dict[str, Any]) -> End:
     return End(outcome["pass"], outcome.get("value") or outcome["error"]["message"])
 
 
-def lose(nodes: ReplicaSet, alone: Member, workers: list[Child], *, killed: bool) -> None:
+def lose(nodes: ReplicaSet, alone: Member, workers: list[ChildProcess], *, killed: bool) -> None:
     """The primary is killed, or stands still until there is another one, with what only it has; so are those who would
     write it again."""
     if killed:

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from recovery.queue.aside import ASIDE
-from recovery.stack.child import Child
+from recovery.stack.child import ChildProcess
 from recovery.worker.celery_config import NUDGE, SPARK_QUEUE
 from tests.cluster.conftest import Cluster
 from tests.cluster.conftest import cluster as cluster
@@ -78,7 +78,7 @@ def duration(cluster: Cluster) -> float:
     return time.monotonic() - began
 
 
-def quiet(cluster: Cluster, worker: Child, beat: Child, when: str) -> None:
+def quiet(cluster: Cluster, worker: ChildProcess, beat: ChildProcess, when: str) -> None:
     for child in (worker, beat):
         assert "Traceback" not in cluster.log(child), f"{child.name}: {when}: {cluster.log(child)[-3000:]}"
 

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from recovery.cli.main import execute
 from recovery.settings import load
 from recovery.stack import Stack
-from recovery.stack.child import Child
+from recovery.stack.child import ChildProcess
 from recovery.stack.server_process import HOST, free_port
 from tests.cli.command import ROOT, Done, environment, recovery
 from tests.cli.every import COMMANDS, make_world
@@ -189,19 +189,19 @@ class Cluster:
         self.prefork.kill_group()
         self.beat.stop()
 
-    def log(self, child: Child) -> str:
+    def log(self, child: ChildProcess) -> str:
         return child.log.read_text(errors="replace")
 
-    def _worker(self, name: str, pool: str, level: str, queues: str | None = None, **more: str) -> Child:
+    def _worker(self, name: str, pool: str, level: str, queues: str | None = None, **more: str) -> ChildProcess:
         """A worker whose log is of this level: `Stack` starts those of another."""
         command = [sys.executable, "-m", "recovery", "worker", "--app", APP, "--concurrency", "2"]
         command += ["--name", name, "--pool", pool, "--loglevel", level]
         command += ["--queues", queues] if queues else []
         env = {**_of_its_own(), "PYTHONUNBUFFERED": "1", **self.environment("worker", **more)}
-        self.stack.workers.append(Child(name, command, self.stack.log(name), env=env))
+        self.stack.workers.append(ChildProcess(name, command, self.stack.log(name), env=env))
         return self.stack.workers[-1]
 
-    def _beat(self, name: str, broker_url: str | None = None) -> Child:
+    def _beat(self, name: str, broker_url: str | None = None) -> ChildProcess:
         """A beat that has its settings from a file."""
         env = self.environment("beat")
         if broker_url is not None:
@@ -211,7 +211,7 @@ class Cluster:
         config = self._file(f"{name}.toml", "\n".join(lines))
         command = [sys.executable, "-m", "recovery", "beat", "--app", APP, "--loglevel", "debug"]
         env = {**_of_its_own(), "PYTHONUNBUFFERED": "1", **env, "RECOVERY_CONFIG": str(config)}
-        self.stack.workers.append(Child(name, command, self.stack.log(name), env=env))
+        self.stack.workers.append(ChildProcess(name, command, self.stack.log(name), env=env))
         return self.stack.workers[-1]
 
     def _file(self, name: str, text: str) -> Path:

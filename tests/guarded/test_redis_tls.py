@@ -15,7 +15,7 @@ import pytest
 from recovery.errors import RecoveryError
 from recovery.queue import Broker
 from recovery.stack import Stack
-from recovery.stack.child import Child
+from recovery.stack.child import ChildProcess
 from recovery.stack.server_process import HOST, free_port
 from tests.cli.command import ROOT, environment, recovery
 from tests.docs.blocks import DOCS, blocks
@@ -37,7 +37,7 @@ def port(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     (folder / "redis.conf").write_text(config.replace("tls-port 6379", f"tls-port {port}\nbind {HOST}\nsave ''"))
     (rules,) = blocks(PAGE, "text")
     (folder / "users.acl").write_text("".join(user(line, servers) for line in rules.splitlines()))
-    server = Child("redis", [program(folder), "redis.conf"], folder / "redis.log", cwd=folder, env={})
+    server = ChildProcess("redis", [program(folder), "redis.conf"], folder / "redis.log", cwd=folder, env={})
     wait_until(lambda: "Ready to accept connections" in server.log.read_text() or not server.running, 10, "Redis")
     assert server.running, "\n".join(server.last_lines())
     yield port

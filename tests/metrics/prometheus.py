@@ -17,7 +17,7 @@ from typing import Any, Self
 import pytest
 import yaml
 
-from recovery.stack import Child
+from recovery.stack import ChildProcess
 from recovery.stack.server_process import free_port
 from tests.metrics.alerts import RULES
 from tests.waiting import wait_until
@@ -71,7 +71,7 @@ class Prometheus:
             f"--web.listen-address=127.0.0.1:{self._port}",
             "--log.level=warn",
         ]
-        self._child = Child("prometheus", [str(PROGRAM), *options], self._folder / "prometheus.log")
+        self._child = ChildProcess("prometheus", [str(PROGRAM), *options], self._folder / "prometheus.log")
         wait_until(self._ready, 30, "Prometheus to be ready")
         return self
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
-from recovery.stack.child import Child
+from recovery.stack.child import ChildProcess
 from recovery.stack.mongod import Mongod
 from recovery.stack.valkey import Valkey
 from tests.network.app import FOLDER, HOST
@@ -52,7 +52,7 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.hosts = folder, Hosts(NUMBERS)
-        self.children: dict[str, Child] = {}
+        self.children: dict[str, ChildProcess] = {}
         self.shifts = dict.fromkeys(WORKERS, 0)
         """Seconds by which workers' clocks are ahead."""
         addresses = self.hosts.addresses
@@ -109,10 +109,10 @@ class Cluster:
 
         wait_until(lambda: self.ask(lives), 60, f"{name}, and the end of the one before")
 
-    def run(self, name: str, host: str, *command: str | Path, **env: str) -> Child:
+    def run(self, name: str, host: str, *command: str | Path, **env: str) -> ChildProcess:
         """Start a program on a host, as on a machine of its own. It ends with the cluster."""
         environment = self._environment(host) | env
-        child = Child(name, list(self.hosts.alone_on(host, *command)), self.log(name), env=environment)
+        child = ChildProcess(name, list(self.hosts.alone_on(host, *command)), self.log(name), env=environment)
         self.children[name] = child
         return child
 
@@ -124,7 +124,7 @@ class Cluster:
             source = Path(__file__).with_name("slow_switch.c")
             subprocess.run(["cc", "-O2", "-o", program, source], check=True)
 
-        def start(cables: list[str]) -> Child:
+        def start(cables: list[str]) -> ChildProcess:
             return self.run("slow_switch", SWITCH, program, str(loss_percent), str(delay_ms), *cables)
 
         with self.hosts.switched_by(start):

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from recovery.stack.child import Child
+from recovery.stack.child import ChildProcess
 
 T = TypeVar("T")
 
@@ -127,7 +127,7 @@ class Hosts:
         self.addresses[host] = address
 
     @contextmanager
-    def switched_by(self, program: Callable[[list[str]], Child]) -> Iterator[None]:
+    def switched_by(self, program: Callable[[list[str]], ChildProcess]) -> Iterator[None]:
         """Have a program forward packets between the ports in place of the bridge, as long as this lasts. Meanwhile
         nobody reaches the hosts from the switch."""
         cables = [cable_of(name) for name in self.addresses]

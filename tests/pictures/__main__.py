@@ -21,7 +21,7 @@ from prometheus_client import start_http_server
 
 from recovery import Recovery
 from recovery.settings import Settings, load
-from recovery.stack import Child, Stack
+from recovery.stack import ChildProcess, Stack
 from recovery.stack.server_process import free_port
 from tests.cli.command import ROOT, command, environment
 from tests.docs.blocks import DOCS
@@ -51,7 +51,7 @@ def main(seconds: float) -> None:
         app.actors = shop.app.actors
         ports, application, probe = [free_port() for _ in range(3)], free_port(), free_port()
 
-        def hire(port: int) -> Child:
+        def hire(port: int) -> ChildProcess:
             env = settings.model_copy(update={"metrics_port": port}).environment()
             # A worker removes what dead ones left in the temporary folder, as far as it can tell that they are dead.
             return stack.start_worker(APP, concurrency=3, env=env | {"TMPDIR": folder})

@@ -12,11 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from recovery.stack import Child
+from recovery.stack import ChildProcess
 from recovery.stack.child import stop_all
 from tests.waiting import wait_until
 
-StartChild = Callable[[str], Child]
+StartChild = Callable[[str], ChildProcess]
 
 TWO_PROCESSES = "sleep 600 & echo started; wait"
 DEAF = "trap '' TERM; echo started; while :; do sleep 600; done"
@@ -24,10 +24,10 @@ DEAF = "trap '' TERM; echo started; while :; do sleep 600; done"
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[StartChild]:
-    children: list[Child] = []
+    children: list[ChildProcess] = []
 
-    def started(script: str) -> Child:
-        child = Child("a child", ["sh", "-c", script], tmp_path / "a log" / f"{len(children)}.log")
+    def started(script: str) -> ChildProcess:
+        child = ChildProcess("a child", ["sh", "-c", script], tmp_path / "a log" / f"{len(children)}.log")
         children.append(child)
         if "started" in script:
             wait_until(lambda: "started" in child.last_lines(), 10, "the child's first line")
@@ -60,7 +60,7 @@ def test_ends_by_itself(start: StartChild) -> None:
 
 def test_log_of_an_earlier_child_is_kept_and_not_shown(tmp_path: Path) -> None:
     for text in ("first", "second"):
-        child = Child("a child", ["echo", text], tmp_path / "log")
+        child = ChildProcess("a child", ["echo", text], tmp_path / "log")
         assert child.wait(10)
         child.stop()
         assert child.last_lines() == [text]
@@ -68,7 +68,7 @@ def test_log_of_an_earlier_child_is_kept_and_not_shown(tmp_path: Path) -> None:
 
 
 def test_program_that_is_not_there(tmp_path: Path) -> None:
-    child = Child("a child", ["/no/such/program"], tmp_path / "log")
+    child = ChildProcess("a child", ["/no/such/program"], tmp_path / "log")
     assert child.wait(10)
     assert child.exit_code == 127
     assert "/no/such/program" in child.last_lines()[-1]
@@ -127,9 +127,9 @@ def test_own_session_so_the_terminal_does_not_reach_it(start: StartChild) -> Non
 PARENT = """
 import signal, sys
 from pathlib import Path
-from recovery.stack import Child
+from recovery.stack import ChildProcess
 signal.signal(signal.SIGINT, signal.default_int_handler)
-child = Child("a child", ["sh", "-c", {script!r}], Path(sys.argv[1]))
+child = ChildProcess("a child", ["sh", "-c", {script!r}], Path(sys.argv[1]))
 while "started" not in child.last_lines():
     assert not child.wait(0.02)
 print(*child.members(), flush=True)
@@ -183,7 +183,7 @@ import os, psutil
 (guard,) = [p for p in psutil.Process().children() if "guard.py" in " ".join(p.cmdline())]
 guard.kill()
 guard.wait()
-second = Child("second", ["sleep", "600"], Path(sys.argv[1]))
+second = ChildProcess("second", ["sleep", "600"], Path(sys.argv[1]))
 print(second.pid, flush=True)
 os.kill(os.getpid(), {int(signal.SIGKILL)})
 """

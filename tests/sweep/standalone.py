@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from recovery.stack.child import Child
+from recovery.stack.child import ChildProcess
 from recovery.stack.server_process import free_port
 from recovery.sweep.reachable import answers
 from tests.waiting import wait_until
@@ -42,11 +42,11 @@ class Standalone:
         }
         self.port = free_port()
         self.url = f"spark://127.0.0.1:{self.port}"
-        self._children: list[Child] = []
+        self._children: list[ChildProcess] = []
         self._start("Master", "master.Master", "--port", str(self.port), "--webui-port", str(free_port()))
         wait_until(lambda: answers(f"127.0.0.1:{self.port}"), 60, "the Spark master")
 
-    def worker(self) -> Child:
+    def worker(self) -> ChildProcess:
         """Start a worker of one core; it takes up its work when it is registered."""
         options = ("--cores", "1", "--memory", "512m", "--webui-port", str(free_port()), self.url)
         return self._start(f"Worker{len(self._children)}", "worker.Worker", *options)
@@ -65,12 +65,12 @@ class Standalone:
         for child in self._children:
             child.kill_group()
 
-    def _start(self, name: str, what: str, *options: str) -> Child:
+    def _start(self, name: str, what: str, *options: str) -> ChildProcess:
         command = [str(SPARK_CLASS), f"{DEPLOY}.{what}", "--host", "127.0.0.1", *options]
         work = self._folder / name
         work.mkdir()
         env = {**os.environ, **self.environment, "SPARK_WORKER_DIR": str(work)}
-        child = Child(name, command, self._folder / f"{name}.log", env=env, cwd=work)
+        child = ChildProcess(name, command, self._folder / f"{name}.log", env=env, cwd=work)
         self._children.append(child)
         return child
 
@@ -85,7 +85,7 @@ class ConnectServer:
         options = ("--master", "local[2]", "--conf", f"spark.connect.grpc.binding.port={self.port}")
         command = [str(submit), "--class", CONNECT_SERVER, *options, "spark-internal"]
         env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": _path(), "PYSPARK_PYTHON": sys.executable}
-        self._child = Child("connect", command, folder / "connect.log", env=env, cwd=folder)
+        self._child = ChildProcess("connect", command, folder / "connect.log", env=env, cwd=folder)
         wait_until(lambda: answers(f"127.0.0.1:{self.port}"), 90, "the Spark Connect server")
 
     def stop(self) -> None:

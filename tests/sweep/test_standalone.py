@@ -16,7 +16,7 @@ from recovery.engine import Applier, Resources
 from recovery.operations import Asked, OperationWorker
 from recovery.records import Operation, OperationState, Phase, Totals
 from recovery.stack import Stack
-from recovery.stack.child import Child
+from recovery.stack.child import ChildProcess
 from tests.bench.sweep_data import fill
 from tests.sweep.standalone import ROOT, ConnectServer, Standalone
 from tests.waiting import wait_until
@@ -34,7 +34,7 @@ class Driven:
         self.resources = Resources.connect(settings)
         self.broken = fill(settings, PROCESSES)
 
-    def worker(self) -> Child:
+    def worker(self) -> ChildProcess:
         """A worker that serves the queue spark, and does nothing else."""
         env = {**self.settings.environment(), **self.environment}
         before = self.serving()

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from recovery import Recovery, Settings
-from recovery.forms import LogFormat
-from recovery.stack import Child, Stack
+from recovery.setting_forms import LogFormat
+from recovery.stack import ChildProcess, Stack
 from tests.cli.command import recovery
 from tests.tracing import traced
 from tests.tracing.conftest import Traces
@@ -79,7 +79,7 @@ def steps(names: Iterable[str]) -> set[str]:
     return {re.sub("^(apply .*) #.*", r"\1", name) for name in names if not name.startswith("queue ")}
 
 
-def spans_of(worker: Child) -> Iterator[dict[str, Any]]:
+def spans_of(worker: ChildProcess) -> Iterator[dict[str, Any]]:
     """What the SDK's exporter for consoles has written into a worker's log."""
     text, decoder = worker.log.read_text(), json.JSONDecoder()
     begins = text.find("{\n")

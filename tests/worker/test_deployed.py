@@ -12,7 +12,7 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 from recovery import Recovery, Settings
-from recovery.stack.child import Child
+from recovery.stack.child import ChildProcess
 from tests.cli.command import ROOT, command, environment
 from tests.waiting import wait_until
 
@@ -43,7 +43,7 @@ def test_a_project_may_have_workers_of_its_own(settings: Settings, tmp_path: Pat
     (project / "orders.py").write_text(ORDERS)
     env = environment(settings.environment())
     children = [
-        Child(part, command(part, "--app", "orders:app"), tmp_path / f"{part}.log", env=env, cwd=project)
+        ChildProcess(part, command(part, "--app", "orders:app"), tmp_path / f"{part}.log", env=env, cwd=project)
         for part in ("worker", "beat")
     ]
     try:

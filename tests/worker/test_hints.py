@@ -6,10 +6,10 @@ import pytest
 import redis
 
 from recovery import metrics
-from recovery.forms import Secret
 from recovery.queue import Broker, encode, signer
 from recovery.queue.envelope import MAX_BYTES
 from recovery.records.ids import new_pass, new_process_id, record_id
+from recovery.setting_forms import Secret
 from recovery.settings import Settings
 from recovery.stack.server_process import free_port
 from recovery.store import Queued, Store

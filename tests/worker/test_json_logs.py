@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from recovery import Recovery, Settings
-from recovery.forms import LogFormat
-from recovery.stack import Child, Stack
+from recovery.setting_forms import LogFormat
+from recovery.stack import ChildProcess, Stack
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.waiting import wait_until
 from tests.worker import telling
 
 
-def lines(worker: Child) -> list[dict[str, Any]]:
+def lines(worker: ChildProcess) -> list[dict[str, Any]]:
     """All lines of its log, each of which has to be one of JSON."""
     return [json.loads(line) for line in worker.log.read_text().splitlines()]
 

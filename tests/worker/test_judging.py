@@ -14,7 +14,7 @@ from recovery.records import Worker
 from recovery.scan import WorkerScanner
 from recovery.settings import Settings
 from recovery.worker import identity
-from recovery.worker.lifeline.judging import Watch
+from recovery.worker.lifeline.judging import SilenceWatch
 from tests.world import World
 
 
@@ -85,7 +85,7 @@ class TestSilence:
 
     @pytest.mark.parametrize("deadline", [DatetimeMS(2**63 - 1), {"$gt": 1}], ids=str)
     def test_so_is_one_with_a_deadline_that_no_worker_has(self, world: World, deadline: Any) -> None:
-        found, watch = world.store.database["workers"], Watch(6.0)
+        found, watch = world.store.database["workers"], SilenceWatch(6.0)
         found.update_one({}, {"$set": {"recoveryTime": deadline}}, bypass_document_validation=True)
         watch.look(deadlines(world), world.store.now(), 0.0)
         assert self.scanner(world, silent=lambda: watch.silent(6.0)).run_once().looked_at == 0

@@ -23,7 +23,7 @@ from recovery import LogContext, Recovery, Settings
 from recovery.engine import Slot
 from recovery.queue import broker
 from recovery.scan import DecisionScanner
-from recovery.stack import Child, Mongod, Stack, Valkey
+from recovery.stack import ChildProcess, Mongod, Stack, Valkey
 from recovery.stack.server_process import HOST
 from recovery.worker.logs import _AlsoOfOutage, _SingleTasks
 from recovery.worker.outage_logs import Outage
@@ -251,9 +251,9 @@ def wait_for_tries(port: int, count: int) -> None:
             server.accept()[0].close()
 
 
-def logged(worker: Child, what: str, times: int) -> bool:
+def logged(worker: ChildProcess, what: str, times: int) -> bool:
     return len(re.findall(what, worker.log.read_text())) >= times
 
 
-def says(worker: Child, what: str, times: int) -> bool:
+def says(worker: ChildProcess, what: str, times: int) -> bool:
     return worker.log.read_text().count(what) >= times

@@ -17,7 +17,7 @@ import redis
 from recovery.queue import encode, kept, places
 from recovery.queue.aside import ASIDE
 from recovery.records.ids import new_pass, new_process_id
-from recovery.stack.child import Child
+from recovery.stack.child import ChildProcess
 from recovery.store import Queued
 from recovery.worker.celery_config import NUDGE, SPARK_QUEUE, SWEEP
 from tests.cluster.conftest import Cluster
@@ -71,7 +71,7 @@ def stranger(cluster: Cluster) -> Stranger:
     return Stranger(cluster)
 
 
-def family(worker: Child) -> set[int]:
+def family(worker: ChildProcess) -> set[int]:
     parent = psutil.Process(worker.pid)
     return {parent.pid, *(child.pid for child in parent.children(recursive=True))}
 
@@ -81,7 +81,7 @@ def goes_on(cluster: Cluster) -> bool:
     return isinstance(cluster.app.result(process_id, timeout=20), int)
 
 
-def no_trace(cluster: Cluster, worker: Child) -> None:
+def no_trace(cluster: Cluster, worker: ChildProcess) -> None:
     said = cluster.log(worker)
     assert "Traceback" not in said
     assert ARGUMENT not in said

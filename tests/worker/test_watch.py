@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from recovery.limits import LONGEST_SILENCE, SILENCE_FAR_OFF
-from recovery.worker.lifeline.judging import ServerClock, Watch
+from recovery.worker.lifeline.judging import ServerClock, SilenceWatch
 
 TIMEOUT, INTERVAL = 6.0, 2.0
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -18,7 +18,7 @@ class Course:
 
     def __init__(self) -> None:
         self.at, self.shift, self.alive = 0.0, 0.0, True
-        self.watch = Watch(TIMEOUT)
+        self.watch = SilenceWatch(TIMEOUT)
         self.deadline = self.now
         self._beat()
 
@@ -68,14 +68,14 @@ def test_who_is_dead_is_known_after_his_timeout(course: Course, step: float) -> 
 
 
 def test_who_has_just_begun_to_watch_judges_nobody_for_a_whole_timeout() -> None:
-    watch = Watch(TIMEOUT)
+    watch = SilenceWatch(TIMEOUT)
     watch.look({"w": NOON}, NOON + timedelta(hours=1), 100.0)
     assert watch.silent(100.0 + TIMEOUT) == {}
     assert watch.silent(100.1 + TIMEOUT) == {"w": NOON}
 
 
 def test_nor_after_a_pause() -> None:
-    watch = Watch(TIMEOUT)
+    watch = SilenceWatch(TIMEOUT)
     watch.look({"w": NOON}, NOON, 0.0)
     watch.look({"w": NOON + timedelta(seconds=1)}, NOON + timedelta(hours=1), 5.0)
     assert watch.silent(5.0 + TIMEOUT) == {}
@@ -83,7 +83,7 @@ def test_nor_after_a_pause() -> None:
 
 @pytest.mark.parametrize("timeout", [90, LONGEST_SILENCE])
 def test_a_worker_with_a_longer_timeout_has_it(timeout: float) -> None:
-    watch = Watch(TIMEOUT)
+    watch = SilenceWatch(TIMEOUT)
     watch.look({"w": NOON + timedelta(seconds=timeout)}, NOON, 0.0)
     assert watch.silent(timeout - 0.1) == {} != watch.silent(timeout + 0.1)
 
@@ -94,14 +94,14 @@ def test_a_worker_with_a_longer_timeout_has_it(timeout: float) -> None:
     ids=str,
 )
 def test_what_no_worker_has_for_a_deadline_counts_as_the_least(deadline: object) -> None:
-    watch = Watch(TIMEOUT)
+    watch = SilenceWatch(TIMEOUT)
     watch.look({"w": deadline}, NOON, 0.0)
     assert watch.silent(TIMEOUT) == {}
     assert watch.silent(TIMEOUT + 0.1) == {"w": deadline}
 
 
 def test_what_is_no_date_is_no_sign_of_life_however_it_changes() -> None:
-    watch = Watch(TIMEOUT)
+    watch = SilenceWatch(TIMEOUT)
     for at, odd in enumerate([float("nan"), float("nan"), "soon", None, "later", float("nan"), "never"]):
         watch.look({"w": odd}, NOON, float(at))
     assert watch.silent(TIMEOUT + 0.1) == {"w": "never"}

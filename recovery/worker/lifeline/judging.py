@@ -47,7 +47,7 @@ class Judging:
         self._settings, self._rhythm = settings, rhythm
         self._ask, self._on_step = ask, on_step
         self.clock, self._clock_lock = ServerClock(), threading.Lock()
-        self._watch = Watch(settings.heartbeat_timeout)
+        self._watch = SilenceWatch(settings.heartbeat_timeout)
         self._served_since: float | None = None
         self._served_last = 0.0
         self._away = False
@@ -151,7 +151,7 @@ class ServerClock:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _SeenDeadline:
     deadline: Any
     """As it stands in the record."""
     until: float
@@ -159,7 +159,7 @@ class _Seen:
 
 
 @dataclass(slots=True)
-class Watch:
+class SilenceWatch:
     """Until when each worker's record may stay as it is, by our own clock.
 
     A deadline is carried over when it is seen first, if it is one that a worker may have. No worker is given less than
@@ -168,7 +168,7 @@ class Watch:
     """
 
     timeout: float
-    _seen: dict[str, _Seen] = field(default_factory=dict)
+    _seen: dict[str, _SeenDeadline] = field(default_factory=dict)
     _looked: float = float("-inf")
 
     def look(self, deadlines: Mapping[str, Any], now: datetime, at: float) -> None:
@@ -177,9 +177,9 @@ class Watch:
         # After a pause nobody knows when it changed: as if it were now.
         least = self.timeout - (since if since <= self.timeout / 2 else 0.0)
         self._seen = {
-            worker: _Seen(deadline, before.until)
+            worker: _SeenDeadline(deadline, before.until)
             if (before := self._seen.get(worker)) and is_same_deadline(before.deadline, deadline)
-            else _Seen(deadline, at + max(least, _left(deadline, now)))
+            else _SeenDeadline(deadline, at + max(least, _left(deadline, now)))
             for worker, deadline in deadlines.items()
         }
         self._looked = at

@@ -163,7 +163,7 @@ class Secret:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class SettingForm:
     """What values a setting takes: a type of pydantic-core's, and checks of ours before and after it."""
 
     base: Mapping[str, Any]
@@ -183,7 +183,7 @@ class Form:
 class Setting:
     """One setting: what values it takes, its default, and what it means."""
 
-    form: Form
+    form: SettingForm
     default: Any
     description: str
     limits: Mapping[str, Any]
@@ -194,23 +194,23 @@ class Setting:
         return {"type": "typed-dict-field", "schema": {"type": "default", "schema": schema, "default": self.default}}
 
 
-def setting(form: Form, default: Any, *, description: str, **limits: Any) -> Any:
+def setting(form: SettingForm, default: Any, *, description: str, **limits: Any) -> Any:
     """Declare a setting of `Settings`."""
     return Setting(form, default, description, limits)
 
 
 _TEXT = {"type": "str"}
-TEXT = Form(_TEXT)
-SWITCH = Form({"type": "bool"})
-APP_PATH = Form(_TEXT, after=_app)
-MONGO_URI = Form(_TEXT, after=_mongo)
-BROKER_URL = Form(_TEXT, after=_broker)
-DATABASE_NAME = Form(_TEXT, after=_database)
-MESSAGE_KEY = Form(_TEXT, before=_secret, after=_message_key)
-HOST = Form(_TEXT, after=_host)
-FOLDER = Form({"type": "any"}, before=_folder)
-SPARK_MASTER = Form(_TEXT, after=_master)
-NUMBER = Form({"type": "float"}, before=_no_switch)
-DURATION = Form({"type": "float"}, before=_duration)
-WHOLE = Form({"type": "int"}, before=_no_switch)
-LOG_FORMAT = Form({"type": "enum", "cls": LogFormat, "members": list(LogFormat), "sub_type": "str"})
+TEXT = SettingForm(_TEXT)
+SWITCH = SettingForm({"type": "bool"})
+APP_PATH = SettingForm(_TEXT, after=_app)
+MONGO_URI = SettingForm(_TEXT, after=_mongo)
+BROKER_URL = SettingForm(_TEXT, after=_broker)
+DATABASE_NAME = SettingForm(_TEXT, after=_database)
+MESSAGE_KEY = SettingForm(_TEXT, before=_secret, after=_message_key)
+HOST = SettingForm(_TEXT, after=_host)
+FOLDER = SettingForm({"type": "any"}, before=_folder)
+SPARK_MASTER = SettingForm(_TEXT, after=_master)
+NUMBER = SettingForm({"type": "float"}, before=_no_switch)
+DURATION = SettingForm({"type": "float"}, before=_duration)
+WHOLE = SettingForm({"type": "int"}, before=_no_switch)
+LOG_FORMAT = SettingForm({"type": "enum", "cls": LogFormat, "members": list(LogFormat), "sub_type": "str"})
