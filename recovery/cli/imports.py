@@ -31,7 +31,7 @@ def import_(
     from recovery.cli.output import connect, console
     from recovery.engine.operators.auditing import audited
     from recovery.engine.operators.operator import reason_of
-    from recovery.operations.imports import read_back
+    from recovery.operations.importing import read_back
     from recovery.wording import count
 
     why, resources = reason_of(reason, "kept in the audit log"), connect()

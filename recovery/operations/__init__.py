@@ -6,10 +6,10 @@ Both passes go by ranges of process ids that are leased (`work`), so a killed wo
 page is counted once, by a compare-and-set, and totals are counted from the results.
 """
 
-from recovery.operations.asked import Asked, rate_of, states_of
 from recovery.operations.commands import apply, cancel, find, pause, priorities_of, resume, set_rate, start
 from recovery.operations.kinds import why_none
 from recovery.operations.progress import Progress, Watching, progress
+from recovery.operations.request import Asked, rate_of, states_of
 from recovery.operations.work import OperationWorker
 
 __all__ = [

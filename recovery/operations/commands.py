@@ -15,8 +15,8 @@ from recovery.engine.operators.auditing import audited, origin
 from recovery.engine.operators.operator import reason_of, who
 from recovery.errors import DamagedRecord, InputError
 from recovery.operations.advance import LOOK_EVERY, advance
-from recovery.operations.asked import Asked, checked_priority, checked_rate, no_priority
 from recovery.operations.kinds import why_none
+from recovery.operations.request import Asked, checked_priority, checked_rate, no_priority
 from recovery.records import Operation, OperationState, Phase, given
 from recovery.records.operation import OVER
 from recovery.store.schema import KEPT_RESULTS

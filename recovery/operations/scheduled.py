@@ -10,7 +10,7 @@ from recovery.engine import Resources
 from recovery.engine.operators.operator import reason_of
 from recovery.engine.operators.schedules import Schedules
 from recovery.errors import InputError
-from recovery.operations.asked import Asked
+from recovery.operations.request import Asked
 from recovery.records.schedule import Orders, Schedule
 
 

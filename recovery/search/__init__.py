@@ -12,7 +12,7 @@ from recovery.exports import exported
 if TYPE_CHECKING:
     from recovery.search.fields import FIELDS, Field, Kind
     from recovery.search.language import Saved, has_signed_ages, parse, quoted, rewritten
-    from recovery.search.tree import All, And, Node, Not, Or, Query, Term
+    from recovery.search.query import All, And, Node, Not, Or, Query, Term
     from recovery.search.words import in_words, stored_in_words
 
 __all__ = [
@@ -25,7 +25,7 @@ __getattr__ = exported(
     {
         "fields": "FIELDS Field Kind",
         "language": "Saved has_signed_ages parse quoted rewritten",
-        "tree": "All And Node Not Or Query Term",
+        "query": "All And Node Not Or Query Term",
         "words": "in_words stored_in_words",
     },
 )

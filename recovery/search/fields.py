@@ -9,7 +9,7 @@ from enum import Enum
 
 from recovery.limits import LONGEST
 from recovery.records import ProcessState
-from recovery.search.tree import Comparison, Value
+from recovery.search.query import Comparison, Value
 from recovery.wording import parse_duration
 
 MAX_TEXT = 1000

@@ -15,7 +15,7 @@ from recovery.records import given
 from recovery.search.ages import SignedAge, signed_age, signed_ages, two_readings
 from recovery.search.fields import FIELDS, BadValue, Field, Kind, read, read_age
 from recovery.search.pointing import no_field, no_search, unexpected, wrong
-from recovery.search.tree import All, And, Comparison, Node, Not, Or, Query, Term
+from recovery.search.query import All, And, Comparison, Node, Not, Or, Query, Term
 
 MAX_LENGTH, MAX_TERMS = 10_000, 200
 """Of a search. Each term may cost a query for a page of processes."""

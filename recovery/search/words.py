@@ -7,7 +7,7 @@ from datetime import datetime
 
 from recovery.errors import InputError
 from recovery.search.language import parse
-from recovery.search.tree import All, And, Comparison, Node, Not, Or, Query, Term
+from recovery.search.query import All, And, Comparison, Node, Not, Or, Query, Term
 from recovery.wording import show_duration
 
 _NUMBERS = {

@@ -23,7 +23,7 @@ from recovery.search import quoted
 from recovery.settings import Settings
 from recovery.store import check_server
 from recovery.sweep.java import check as check_java
-from recovery.sweep.report import Suspect, SweepReport, report_of
+from recovery.sweep.sweep_report import Suspect, SweepReport, report_of
 
 __all__ = ["Suspect", "SweepReport", "ask", "drive_here", "report_of", "sweep"]
 

@@ -1,6 +1,6 @@
 """Do the fields of a workflow fit together: ids, both ends of each edge, no cycle, a runtime for each task?
 
-Promises a line in `problems` for each mistake. A value that could not be read was told by `fields`; nothing
+Promises a line in `problems` for each mistake. A value that could not be read was told by `document`; nothing
 is concluded from it here. Of cycles that hang together only one may be told; the next shows once it is cut.
 """
 
@@ -10,7 +10,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from recovery.wfformat.fields import EXECUTION, SPECIFICATION, Executed, Fields, Specified
+from recovery.wfformat.document import EXECUTION, SPECIFICATION, Executed, Fields, Specified
 
 # Parent → its children, with all tasks as keys, in the order of the file.
 Edges = Mapping[str, Sequence[str]]

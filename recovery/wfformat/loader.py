@@ -16,7 +16,7 @@ from pathlib import Path
 
 from recovery.errors import WorkflowError
 from recovery.wfformat.checks import agreed_edges, check, topological_order
-from recovery.wfformat.fields import Fields, read_fields
+from recovery.wfformat.document import Fields, read_fields
 
 # A task takes some 1.5 kB of a file, so these are 40,000 tasks; the file takes some six times its size in memory.
 MAX_BYTES = 64_000_000

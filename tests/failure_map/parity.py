@@ -16,7 +16,7 @@ from bson import Code
 from recovery import health, operations
 from recovery.errors import DamagedRecord, ProcessNotFound
 from recovery.operations import Asked, OperationWorker
-from recovery.operations.kinds import check
+from recovery.operations.kinds import checking as check
 from recovery.records import Operation, OperationState
 from recovery.records.ids import new_process_id
 from recovery.repair import Repairer

@@ -21,7 +21,7 @@ from recovery.errors import InputError, ProcessNotFound
 from recovery.health import look
 from recovery.operations import Asked, parquet
 from recovery.operations.export import append
-from recovery.operations.imports import read_back
+from recovery.operations.importing import read_back
 from recovery.operations.kinds import collect, kind_of
 from recovery.records import Life, ProcessState, ResultState
 from recovery.records.operation import ExportFormat

@@ -9,7 +9,8 @@ from datetime import timedelta
 import pytest
 
 from recovery.operations import advance, commands, hold, pages, work
-from recovery.operations.kinds import base, check, kind_of
+from recovery.operations.kinds import base, kind_of
+from recovery.operations.kinds import checking as check
 from recovery.records import OperationState, ProcessState, ResultState
 from recovery.settings import Settings
 from recovery.store import creation

@@ -16,7 +16,7 @@ from recovery.engine.operators.redo import redo_process
 from recovery.errors import DamagedRecord, InputError
 from recovery.health import look, repair
 from recovery.operations.export import take_out
-from recovery.operations.imports import read_back
+from recovery.operations.importing import read_back
 from recovery.records import ProcessState, ResultState
 from recovery.records.operation import ExportFormat
 from recovery.rules import Rule

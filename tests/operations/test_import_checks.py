@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from recovery.errors import InputError
-from recovery.operations.imports import read_back
+from recovery.operations.importing import read_back
 from recovery.settings import Settings
 from recovery.store import schema
 from tests.operations.exported import RECORDS, made
@@ -200,7 +200,7 @@ def test_an_aborted_process_with_tasks_that_never_ran_is_read_back(world: Orderi
 
 
 def test_a_line_is_read_up_to_a_limit(world: Ordering, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recovery.operations.imports.MAX_LINE", 1000)
+    monkeypatch.setattr("recovery.operations.importing.MAX_LINE", 1000)
     file = tmp_path / "long.jsonl"
     file.write_text("x" * 1001)
     with pytest.raises(InputError, match="line 1: is longer than 1,000 bytes"):
@@ -265,7 +265,7 @@ def test_a_small_file_takes_little_memory(tmp_path: Path, make: Callable[[Path],
 CHECK = """
 import sys
 from pathlib import Path
-from recovery.operations.imports import _processes
+from recovery.operations.importing import _processes
 class Now:
     def now(self): return __import__("datetime").datetime.now(__import__("datetime").UTC)
 class Resources:

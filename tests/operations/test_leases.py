@@ -11,9 +11,9 @@ import pytest
 
 from recovery import operations
 from recovery.operations import hold, pages
-from recovery.operations.kinds import check
+from recovery.operations.kinds import checking as check
 from recovery.operations.kinds.base import Kind, Planned
-from recovery.operations.kinds.check import Check
+from recovery.operations.kinds.checking import Check
 from recovery.records import Operation, OperationRange, OperationState, ResultState
 from recovery.settings import Settings
 from tests.faults import Died

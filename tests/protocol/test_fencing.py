@@ -18,7 +18,7 @@ from recovery.engine.end.removal import remove
 from recovery.engine.operators.schedules import Schedules
 from recovery.engine.start import occurrences as slots
 from recovery.health import look, repair
-from recovery.operations.imports import read_back
+from recovery.operations.importing import read_back
 from recovery.records import ProcessState
 from recovery.records.schedule import Schedule
 from recovery.settings import Settings

@@ -9,7 +9,8 @@ import pytest
 
 from recovery.records import ErrorInfo, Process, ProcessState
 from recovery.records.schedule import DEFAULTS, Keyed, OperatorWord, Plan, Schedule, SlotOutcome, SlotResult
-from recovery.schedule import Instance, decide, plan_of, settle, states
+from recovery.schedule import Instance, decide, plan_of, settle
+from recovery.schedule import changes as states
 from recovery.schedule.judge import BESIDE, KEPT, MAX_AHEAD, due_at
 
 HOUR = timedelta(hours=1)

@@ -8,7 +8,7 @@ import pytest
 
 from recovery.errors import InputError
 from recovery.search import Term, has_signed_ages, in_words, parse, rewritten, stored_in_words
-from recovery.search.tree import Comparison
+from recovery.search.query import Comparison
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 AGO = NOW - timedelta(days=90)

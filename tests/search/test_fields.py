@@ -8,7 +8,7 @@ import pytest
 
 from recovery.errors import InputError
 from recovery.search import Kind, Term, in_words, parse
-from recovery.search.tree import Comparison
+from recovery.search.query import Comparison
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 MOMENT, SPAN = Kind.MOMENT.value, Kind.SPAN.value

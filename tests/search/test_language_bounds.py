@@ -7,7 +7,7 @@ import pytest
 from recovery.errors import InputError
 from recovery.search import Term, parse, quoted
 from recovery.search.language import MAX_DEPTH, MAX_LENGTH, MAX_TERMS
-from recovery.search.tree import Comparison
+from recovery.search.query import Comparison
 from tests.search.test_language import NOW
 
 SAVED = {

@@ -32,8 +32,8 @@ from recovery.survey import examine
 from recovery.survey.read import RangeCounts, look_for_tasks, survey
 from recovery.sweep import ask, drive, executor, sums, sweep
 from recovery.sweep.connect import session as connect
-from recovery.sweep.report import SHOWN
 from recovery.sweep.session import check_master, without_frames
+from recovery.sweep.sweep_report import SHOWN
 from tests.cli import schemas
 from tests.cli.terminal import CUT, in_terminal, too_wide
 from tests.failure_map import parity

@@ -1,7 +1,7 @@
 """Schedules as deployments and operators change them.
 
 What the code declares and what an operator set stand apart in the record, so that a deployment takes back nothing that
-an operator said. Each change is worked out from the record as it is (`recovery.schedule.states`) and saved by
+an operator said. Each change is worked out from the record as it is (`recovery.schedule.changes`) and saved by
 compare-and-set; where somebody was first, it is worked out again.
 """
 
@@ -24,7 +24,8 @@ from recovery.engine.start.occurrences import NO_ARGUMENTS, Keys, instances, loo
 from recovery.errors import DamagedRecord, InputError, StoreUnavailable
 from recovery.records import ProcessState, given
 from recovery.records.schedule import DEFAULTS, OperatorWord, Orders, Overlap, Plan, Schedule, SlotResult
-from recovery.schedule import check, plan_names, plan_of, states
+from recovery.schedule import changes as states
+from recovery.schedule import check, plan_names, plan_of
 
 log = logging.getLogger(__name__)
 

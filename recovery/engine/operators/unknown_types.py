@@ -8,7 +8,7 @@ from recovery.engine.naming import hint
 from recovery.engine.resources import Resources
 from recovery.records import given
 from recovery.search import And, Node, Or, Query, Term
-from recovery.search.tree import Comparison
+from recovery.search.query import Comparison
 
 
 def unknown_type(resources: Resources, name: str) -> str | None:

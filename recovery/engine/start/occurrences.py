@@ -34,8 +34,8 @@ from recovery.records.preferences import SAME_VERSION
 from recovery.records.schedule import Keyed, OperatorWord, Schedule, SlotOutcome, SlotResult, Starting
 from recovery.schedule import Decided, Instance, decide, enabled, instance_id, is_call, moment_text, settle
 from recovery.schedule.across import is_set
+from recovery.schedule.changes import with_word
 from recovery.schedule.judge import with_deadline
-from recovery.schedule.states import with_word
 
 log = logging.getLogger(__name__)
 

@@ -1,12 +1,12 @@
 """The kinds of operations, each a plan and what is done about it."""
 
 from recovery.engine import Applier, Resources
-from recovery.operations.kinds.abort import Abort
+from recovery.operations.kinds.aborting import Abort
 from recovery.operations.kinds.base import Kind, Planned, totals_of
-from recovery.operations.kinds.check import Check, RepairAll
+from recovery.operations.kinds.checking import Check, RepairAll
 from recovery.operations.kinds.collect import Collect
-from recovery.operations.kinds.restart import Restart
 from recovery.operations.kinds.restart_from import RestartFrom
+from recovery.operations.kinds.restarting import Restart
 from recovery.operations.kinds.set_idle_timeout import SetIdleTimeout
 from recovery.records import Operation, OperationKind
 from recovery.wording import count

@@ -10,7 +10,7 @@ from typing import Any
 from recovery.records import DecisionState, ProcessState
 from recovery.records.labels import label_text
 from recovery.search import Term
-from recovery.search.tree import Comparison
+from recovery.search.query import Comparison
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.expressions import OVERDUE, after

@@ -14,7 +14,7 @@ from typing import Any
 from recovery.errors import DamagedRecord, InputError
 from recovery.records.given import shown
 from recovery.records.schedule import Plan, Schedule
-from recovery.schedule.given import longest_distance, plan_of
+from recovery.schedule.plan_checks import longest_distance, plan_of
 
 _READ_AGAIN = ("schedule", "time_zone", "catch_up_limit", "jitter", "retry_across", "retry_across_count")
 """Settings that stand in the record as an operator may give them, so that the same checks apply."""

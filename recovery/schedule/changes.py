@@ -8,10 +8,10 @@ from datetime import datetime
 from recovery.errors import InputError
 from recovery.records.schedule import DEFAULTS, Keyed, OperatorWord, Orders, Overlap, Plan, Schedule, Starting
 from recovery.schedule import judge
-from recovery.schedule.damage import check_sound
-from recovery.schedule.given import check
 from recovery.schedule.grid import first_slot
 from recovery.schedule.judge import from_now, with_deadline
+from recovery.schedule.plan_checks import check
+from recovery.schedule.plan_damage import check_sound
 
 KEPT_CHANGES = 10
 """Of what operators did so much is kept: as many as are read."""

@@ -10,7 +10,8 @@ import pytest
 from recovery.errors import InputError
 from recovery.records.operation import OperationKind
 from recovery.records.schedule import Disabled, Keyed, OperatorWord, Orders, Schedule, Starting
-from recovery.schedule import plan_of, states
+from recovery.schedule import changes as states
+from recovery.schedule import plan_of
 
 HOUR = timedelta(hours=1)
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
