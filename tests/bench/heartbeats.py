@@ -76,7 +76,7 @@ def run(settings: Settings) -> list[Row]:
     told += f"; as many bare updates: {100 * least:.2f}; none: {100 * none:.2f}"
     name, unit = f"{WORKERS} workers' heartbeats and polls: mongod", "% of a core"
     return [
-        row(name, 100 * idle, "<= 10", unit, told),
+        row(name, 100 * idle, "<= 12", unit, told),
         row(f"{name}, beside {OTHERS} updates a second", 100 * (busy - without), "", unit, f"{100 * busy:.2f} in all"),
     ]
 

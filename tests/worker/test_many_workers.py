@@ -15,6 +15,7 @@ from recovery.worker.identity import identify
 from recovery.worker.lifeline import lifeline as module
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.messages.queue_consumption import QueueConsumption
+from tests.clock import Clock
 from tests.world import World
 
 Looks = list[str]
@@ -82,12 +83,12 @@ def test_of_those_who_are_asked_at_once_half_look_with_each_heartbeat(world: Wor
         one.settings_changed()
         assert looked(one, looks, 1) == 1
     for first in (False, True, False, True):
-        assert [looked(one, looks, 1) == 1 for one in lines] == [one._rhythm.first is first for one in lines]
+        assert [looked(one, looks, 1) == 1 for one in lines] == [one._looks_first is first for one in lines]
 
 
 def test_who_is_asked_while_it_looks_looks_again(world: World, looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
     one, real = line(world, "one"), Members.look
-    one._rhythm.first = True  # it would do without the next look, if it was not asked
+    one._looks_first = True  # it would do without the next look, if it was not asked
     for other in ("other", "another"):
         line(world, other).beat_once()
 
@@ -108,3 +109,19 @@ def test_who_was_cut_off_looks_at_once(world: World, looks: Looks) -> None:
     assert looked(one, looks, 1) == 1
     one.judging._served_last -= 1000
     assert looked(one, looks, 1) == 1
+
+
+def test_half_of_all_workers_look_first(world: World) -> None:
+    assert 10 <= sum(line(world, f"w{number}")._looks_first for number in range(40)) <= 30
+
+
+def test_a_heartbeat_that_somebody_asked_for_moves_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, one = Clock(), line(world, "one")
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(one, "beat_once", lambda: None)
+    one._next_beat = clock.now
+    pauses = []
+    for at in (0.0, 30.0, 37.0, 41.5, 60.0, 90.2, 195.0):
+        clock.now = 1000.0 + at
+        pauses.append(one._beat_in_turn())
+    assert pauses == pytest.approx([30.0, 30.0, 23.0, 18.5, 30.0, 29.8, 15.0])

@@ -24,7 +24,6 @@ from recovery.errors import StoreError
 from recovery.limits import SILENCE_FAR_OFF
 from recovery.records import is_same_deadline
 from recovery.settings import Settings
-from recovery.worker.lifeline.rhythm import Rhythm
 
 log = logging.getLogger(__name__)
 
@@ -41,11 +40,8 @@ class Judging:
     `ask` gives the time by MongoDB's clock, and raises StoreError; `on_step` is called where that clock stepped.
     """
 
-    def __init__(
-        self, settings: Settings, rhythm: Rhythm, ask: Callable[[], datetime], on_step: Callable[[], object]
-    ) -> None:
-        self._settings, self._rhythm = settings, rhythm
-        self._ask, self._on_step = ask, on_step
+    def __init__(self, settings: Settings, ask: Callable[[], datetime], on_step: Callable[[], object]) -> None:
+        self._settings, self._ask, self._on_step = settings, ask, on_step
         self.clock, self._clock_lock = ServerClock(), threading.Lock()
         self._watch = SilenceWatch(settings.heartbeat_timeout)
         self._served_since: float | None = None
@@ -109,7 +105,6 @@ class Judging:
         now = (ask or self._ask)()
         answered = time.monotonic()
         with self._clock_lock:
-            self._rhythm.saw(now, asked, answered)
             if self.clock.look(now, asked, answered):
                 log.warning("MongoDB's clock stepped forward: no worker is judged by it, and all claims here beat")
                 self._hold_back()

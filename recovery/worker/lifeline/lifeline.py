@@ -1,6 +1,6 @@
 """The lifeline of a worker, in threads of its parent process: heartbeats, and what is known at once.
 
-Every `heartbeat_interval`, at moments that other workers have as well (`rhythm`), it writes the worker's record with a
+Every `heartbeat_interval` it writes the worker's record with a
 new deadline and the statistics of those of its queues whose polls Redis answers, and looks whether a worker of the same
 host is gone; that one's claims are requeued at once (`rescue`), and what a child ran when the pool tells that it died.
 With the setting `events` off it does neither: then everything is found by its deadline alone.
@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from zlib import crc32
 
 from recovery.engine import LastRun, Recovery
 from recovery.errors import StoreError, StoreUnavailable
@@ -34,7 +35,6 @@ from recovery.threads import ServiceThread
 from recovery.worker.identity import is_gone
 from recovery.worker.lifeline.judging import Judging
 from recovery.worker.lifeline.rescue import Rescue
-from recovery.worker.lifeline.rhythm import Rhythm
 from recovery.worker.lifeline.served_queues import ServedQueues
 from recovery.worker.messages.queue_consumption import POLLS, Polls, QueueConsumption
 
@@ -78,16 +78,17 @@ class Lifeline:
         self._said = Seldom(log, SAID_EVERY)
         self._looked: Look | None = None
         """What the last heartbeat saw of the others, if it looked."""
-        self._rhythm = Rhythm(worker.id, app.settings.heartbeat_interval)
-        self._workers = 0
-        """How many there were at the last look."""
+        self._looks_first = crc32(worker.id.encode()) % 2 == 0
+        """Whether it is of the half of all workers that look at the others while the other half does without."""
+        self._next_beat = time.monotonic()
+        """When the next heartbeat is due, by the monotonic clock."""
         self._asked_to_look = False
         self._made_at, self._nobody_scans = time.monotonic(), False
         self._away_since: float | None = None
         self._away_by: set[type[StoreError]] = set()
         """The kinds of errors by which no heartbeat was written since then."""
         self._stepped, self._is_new = False, True
-        self.judging = Judging(app.settings, self._rhythm, self._own.now, self._clock_stepped)
+        self.judging = Judging(app.settings, self._own.now, self._clock_stepped)
         """Whether this worker may call others lost, and scan."""
         self._queues = ServedQueues(app, self._own, worker, polls, self.judging.clock)
         self._rescue = Rescue(app)
@@ -147,11 +148,16 @@ class Lifeline:
             self._look_soon()
 
     def _beat_in_turn(self) -> float:
-        """Beat, and return the seconds until the next heartbeat."""
-        now = time.monotonic()
-        next_beat = now + self._rhythm.until_next(now, self._workers)
+        """Beat, and return the seconds until the next heartbeat.
+
+        A heartbeat that somebody asked for comes in between and moves none of the others. Otherwise workers that are
+        asked at once, by an operator's command or by the end of an outage, would beat at the same time from then on.
+        """
+        interval = self._settings.heartbeat_interval
+        if (late := time.monotonic() - self._next_beat) >= 0:
+            self._next_beat += interval * (1 + late // interval)
         self.beat_once()
-        return max(0.0, next_beat - time.monotonic())
+        return max(0.0, self._next_beat - time.monotonic())
 
     def beat_once(self) -> None:
         """One heartbeat. Raises nothing: one that works but does not beat would be taken for dead."""
@@ -247,8 +253,7 @@ class Lifeline:
         unseen = min(looked.scanned_ago, time.monotonic() - self._made_at)
         self._nobody_scans = unseen > self._settings.scanned_within
         # All are asked at once, or are back at once. If then all did without the next look, nobody would take one.
-        self._looked = looked if in_turn or self._rhythm.first else None
-        self._workers = len(looked.deadlines)
+        self._looked = looked if in_turn or self._looks_first else None
         return looked
 
     def _tell_rest(self, paused: frozenset[str], neighbours: Sequence[Worker]) -> None:
