@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from recovery.records.progress import ended
 from recovery.wording import count, show_age
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def progress_line(found: Progress) -> str:
     """How far an operation is in its phase, by processes."""
     operation, totals = found.operation, found.totals
     if operation.phase.value == "apply":
-        done = f"{ended(totals):,} of {count(found.expected or 0, 'process')}: {done_text(totals)}"
+        done = f"{totals.ended:,} of {count(found.expected or 0, 'process')}: {done_text(totals)}"
     else:
         of_all = f" of about {found.expected:,}" if found.expected is not None else ""
         done = plan_text(totals, of_all)

@@ -161,7 +161,7 @@ def _parts(found: Shown, width: int) -> Iterator[RenderableType]:
 def as_dict(found: Shown) -> dict[str, Any]:
     """The same as JSON has it."""
     from recovery.cli.calls import decoded
-    from recovery.records.labels import decode_labels
+    from recovery.records.search_names import decode_labels
 
     process = found.process
     return {

@@ -62,7 +62,7 @@ def start(  # noqa: PLR0913
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
     from recovery.engine import load_app
-    from recovery.records.labels import parse_labels
+    from recovery.records.search_names import parse_labels
     from recovery.records.values import plain_failure
     from recovery.settings import load
     from recovery.wording import printable_json

@@ -21,7 +21,7 @@ from recovery.engine.end.removal import remove
 from recovery.errors import BrokerError, DamagedRecord, StoreError, StoreUnavailable
 from recovery.records import UNENDED_PROCESSES, Process, ProcessState
 from recovery.records.ids import START_TASK
-from recovery.records.labels import label_text
+from recovery.records.search_names import label_text
 from recovery.store import batches
 
 log = logging.getLogger(__name__)

@@ -40,9 +40,9 @@ from recovery.errors import (
 )
 from recovery.records import Process, ProcessState, ProcessTypePreferences, given
 from recovery.records.ids import new_process_id
-from recovery.records.labels import encode_labels
 from recovery.records.preferences import SAME_VERSION, setting_names
 from recovery.records.schedule import Plan
+from recovery.records.search_names import encode_labels
 from recovery.retry import Backoff, Catalogues, ErrorCode, Reason, RetryStrategy, in_use, of_class
 from recovery.retry.reasons import UNKNOWN
 from recovery.settings import Settings, current

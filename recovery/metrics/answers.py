@@ -34,7 +34,7 @@ from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 
 from recovery.metrics.slots import freed_slots
-from recovery.records import UNENDED_PROCESSES, Totals, progress
+from recovery.records import UNENDED_PROCESSES, Totals
 from recovery.records.operation import UNDER_WAY
 from recovery.store import ActorQueue, Store
 from recovery.store.views.overview import DEADLINES
@@ -141,10 +141,10 @@ def operations(store: Store) -> list[Metric]:
         parts = store.operation_ranges.all(one.id, one.phase)
         totals = sum((part.totals for part in parts), Totals())
         labels = [str(one.id), one.kind.value]
-        done.add_metric(labels, progress.seen(one, totals))
-        expected = progress.expected(one)
+        done.add_metric(labels, one.seen(totals))
+        expected = one.expected()
         found.add_metric(labels, totals.found if expected is None else expected)
-        share.add_metric(labels, progress.share(one, totals, parts))
+        share.add_metric(labels, one.share(totals, parts))
     return [count, done, found, share]
 
 

@@ -18,8 +18,8 @@ from recovery.errors import DamagedRecord, InputError
 from recovery.limits import MAX_COUNT
 from recovery.records import Decision, DecisionState, Graph, Process, ProcessState, Task, from_document, given
 from recovery.records.ids import is_process_id, is_record_id, record_id
-from recovery.records.labels import decode_labels, encode_labels
 from recovery.records.record import Record
+from recovery.records.search_names import decode_labels, encode_labels
 from recovery.repair import judge
 from recovery.rules import Snapshot, Surroundings
 from recovery.store.views.exports import Whole

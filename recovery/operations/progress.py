@@ -10,8 +10,7 @@ from datetime import datetime
 from recovery.engine import Resources
 from recovery.operations.advance import totals_so_far
 from recovery.records import Operation, OperationRange, OperationState, Phase, Totals
-from recovery.records import progress as done
-from recovery.records.operation import RangeState
+from recovery.records.operation_parts import RangeState
 
 KNOWN_AFTER_SECONDS, KNOWN_AFTER_SHARE = 3.0, 0.02
 """An estimate from less than this is no better than a guess, and none is made."""
@@ -79,16 +78,16 @@ def progress(resources: Resources, operation: Operation, counted: Totals | None 
     totals = _kept(operation) or _so_far(resources, operation, parts, counted)
     plans_all = operation.phase is Phase.PLAN and not operation.selection and not over
     processes = resources.store.ranges.volume()[0] if plans_all else None
-    share = 1.0 if over else done.share(operation, totals, parts, processes)
+    share = 1.0 if over else operation.share(totals, parts, processes)
     seconds = _lasted(operation, now)
-    seen = done.seen(operation, totals)
+    seen = operation.seen(totals)
     moving = operation.state in (OperationState.PLANNING, OperationState.RUNNING)
     known = moving and seconds >= KNOWN_AFTER_SECONDS and share >= KNOWN_AFTER_SHARE
     return Progress(
         operation=operation,
         totals=totals,
         share=share,
-        expected=done.expected(operation, processes),
+        expected=operation.expected(processes),
         seconds=seconds,
         speed=seen / seconds if seconds > 0 and seen else None,
         seconds_left=seconds * (1 - share) / share if known else None,
@@ -122,7 +121,7 @@ def _so_far(resources: Resources, operation: Operation, parts: list[OperationRan
     if counted is None:
         return totals_so_far(resources, operation)
     read = sum((part.totals for part in parts), Totals())
-    newest = max(counted, read, key=lambda totals: (done.ended(totals), totals.found))
+    newest = max(counted, read, key=lambda totals: (totals.ended, totals.found))
     return newest.evolve(processes=read.processes, decisions=read.decisions)
 
 

@@ -13,37 +13,59 @@ from recovery.exports import exported
 
 if TYPE_CHECKING:
     from recovery.records.codec import as_far_as_readable, field_name, from_document, required, shapes_of, to_document
-    from recovery.records.decision import PINNED, Decision, ErrorInfo, LostAttempt, Outcome, Refused, VersionRefusal
-    from recovery.records.failure import Failure
-    from recovery.records.interruption import Interruption
-    from recovery.records.marker import Clearing, Marker, TypeDisabled, marker_name, split_marker_name
-    from recovery.records.operation import (
-        AuditEntry,
-        Operation,
+    from recovery.records.decision import (
+        PINNED,
+        Decision,
+        ErrorInfo,
+        LostAttempt,
+        Outcome,
+        Refused,
+        RetryCycle,
+        RetryState,
+        VersionRefusal,
+    )
+    from recovery.records.failure import (
+        Clearing,
+        Failure,
+        Interruption,
+        Marker,
+        TypeDisabled,
+        marker_name,
+        split_marker_name,
+    )
+    from recovery.records.operation import AuditEntry, Operation, OperationKind, OperationState
+    from recovery.records.operation_parts import (
         OperationFinding,
-        OperationKind,
         OperationRange,
         OperationResult,
-        OperationState,
         Phase,
         ResultState,
         Sum,
         Tally,
         Totals,
     )
-    from recovery.records.order import Mark, Order, OrderKind, mark_of
     from recovery.records.preferences import ActorPreferences, ProcessTypePreferences, Stored, TaskLimit
-    from recovery.records.process import Graph, Life, Process
+    from recovery.records.process import Graph, Life, Mark, Order, OrderKind, Process, mark_of
     from recovery.records.record import Record
-    from recovery.records.retrying import RetryCycle, RetryOptions, RetryState
-    from recovery.records.runs import Census, CensusLine, LeftCounts, Sample, ScannerRun
-    from recovery.records.saved_search import SavedSearch
     from recovery.records.schedule import Schedule
+    from recovery.records.search_names import SavedSearch
     from recovery.records.states import LIVE_DECISIONS, UNENDED_PROCESSES, DecisionState, ProcessState
-    from recovery.records.task import Call, Child, Task
+    from recovery.records.task import Call, Child, RetryOptions, Task
     from recovery.records.trace import Trace
     from recovery.records.values import Encoded, Promise
-    from recovery.records.worker import FailingSlots, FreedSlots, HungSlot, QueueStatistics, Worker, is_same_deadline
+    from recovery.records.worker import (
+        Census,
+        CensusLine,
+        FailingSlots,
+        FreedSlots,
+        HungSlot,
+        LeftCounts,
+        QueueStatistics,
+        Sample,
+        ScannerRun,
+        Worker,
+        is_same_deadline,
+    )
 
 __all__ = [
     "LIVE_DECISIONS",
@@ -122,26 +144,22 @@ __getattr__ = exported(
     __name__,
     {
         "codec": "as_far_as_readable field_name from_document required shapes_of to_document",
-        "decision": "PINNED Decision ErrorInfo LostAttempt Outcome Refused VersionRefusal",
-        "failure": "Failure",
-        "interruption": "Interruption",
-        "marker": "Clearing Marker TypeDisabled marker_name split_marker_name",
-        "operation": (
-            "AuditEntry Operation OperationFinding OperationKind OperationRange OperationResult OperationState "
-            "Phase ResultState Sum Tally Totals"
-        ),
-        "order": "Mark Order OrderKind mark_of",
+        "decision": "PINNED Decision ErrorInfo LostAttempt Outcome Refused RetryCycle RetryState VersionRefusal",
+        "failure": "Clearing Failure Interruption Marker TypeDisabled marker_name split_marker_name",
+        "operation": "AuditEntry Operation OperationKind OperationState",
+        "operation_parts": "OperationFinding OperationRange OperationResult Phase ResultState Sum Tally Totals",
         "preferences": "ActorPreferences ProcessTypePreferences Stored TaskLimit",
-        "process": "Graph Life Process",
+        "process": "Graph Life Mark Order OrderKind Process mark_of",
         "record": "Record",
-        "retrying": "RetryCycle RetryOptions RetryState",
-        "runs": "Census CensusLine LeftCounts Sample ScannerRun",
-        "saved_search": "SavedSearch",
         "schedule": "Schedule",
+        "search_names": "SavedSearch",
         "states": "LIVE_DECISIONS UNENDED_PROCESSES DecisionState ProcessState",
-        "task": "Call Child Task",
+        "task": "Call Child RetryOptions Task",
         "trace": "Trace",
         "values": "Encoded Promise",
-        "worker": "FailingSlots FreedSlots HungSlot QueueStatistics Worker is_same_deadline",
+        "worker": (
+            "Census CensusLine FailingSlots FreedSlots HungSlot LeftCounts QueueStatistics Sample ScannerRun Worker "
+            "is_same_deadline"
+        ),
     },
 )

@@ -1,4 +1,4 @@
-"""What came of a task: the Decision record, with its outcome or error."""
+"""What came of a task: the Decision record, with its outcome or error, and how far its retries have come."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import ClassVar
 from recovery.records import ids
 from recovery.records.names import ActorName
 from recovery.records.record import OfTask, Record
-from recovery.records.retrying import RetryState
 from recovery.records.states import DecisionState
 from recovery.records.task import Call, Child, Task
 from recovery.records.trace import Trace
@@ -51,6 +50,47 @@ class Outcome(Record):
     error: ErrorInfo | None = None
     trace: Trace | None = None
     """The attempt's span, which its children come under; absent where the decision's own says all that there is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryCycle(Record):
+    """The retries for an error that a task had before the one that it has now: if that code comes back, it goes on."""
+
+    code: int
+    retries: int
+    since: datetime
+    """The first failure of the cycle."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryState(Record):
+    """The retries of a task: written with the state `delayed`, so that a crash neither forgets nor repeats one."""
+
+    count: int
+    """Retries of the task in all, the next one included."""
+    cycle: int
+    """The same since the error it has now came first: a code that the task has not had starts a new cycle."""
+    since: datetime
+    """The first failure of the cycle."""
+    until: datetime
+    """No retry of this cycle begins after it."""
+    failed_at: datetime
+    """The last failure."""
+    attempt: int
+    """The attempt that failed last, by the decision's `attempts`."""
+    pass_key: str
+    """Its pass: by it that attempt knows its own write again."""
+    code: int
+    reason: str
+    kind: str
+    """Name of the error's type."""
+    message: str
+    """Up to 500 characters."""
+    reasons: tuple[str, ...] = ()
+    """Names of the reasons of all retries so far."""
+    cycles: tuple[RetryCycle, ...] = ()
+    """The cycles of other codes that the task has had, the oldest first; at most `retry.attempts.CODES`. Absent in the
+    records of older versions, which forgot them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

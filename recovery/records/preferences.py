@@ -14,10 +14,10 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
 
 from recovery.errors import InputError
 from recovery.limits import LONGEST, MAX_COUNT, SHORTEST
+from recovery.records.failure import TypeDisabled
 from recovery.records.given import shown
-from recovery.records.marker import TypeDisabled
 from recovery.records.record import Record
-from recovery.records.retrying import RetryOptions
+from recovery.records.task import RetryOptions
 
 
 class TaskLimit(NamedTuple):

@@ -1,4 +1,4 @@
-"""What is to be done: the Task record, and its copies in Decisions."""
+"""What is to be done: the Task record, how it is retried, and the copies of both in Decisions."""
 
 from __future__ import annotations
 
@@ -7,11 +7,27 @@ from datetime import datetime
 
 from recovery.records.names import ActorName
 from recovery.records.record import OfTask, Record
-from recovery.records.retrying import RetryOptions
 
 CALL_BYTES = 2048
 """A call up to this size is copied into its Decision. Reading a Task takes a round trip; writing 2 KB more with
 each of a decision's three or four updates takes less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryOptions(Record):
+    """A retry policy of a task's own, as far as it says something: what is None its actor says, or its process type.
+
+    Durations are in seconds. See `retry.policy.Backoff`.
+    """
+
+    enabled: bool | None = None
+    """False: not retried at all."""
+    initial: float | None = None
+    coefficient: float | None = None
+    jitter_least: float | None = None
+    jitter_most: float | None = None
+    maximum: float | None = None
+    total: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

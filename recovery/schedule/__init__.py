@@ -1,10 +1,10 @@
 """When process types are started by themselves: pure functions from a Schedule record and the time to what is to be
 done. No driver, and no clock but the one that is handed in.
 
-`grid` makes the slots of a crontab or an interval, daylight saving included. `plan_checks` checks what code and operators
-ask for; `plan_damage` finds plans in records that cannot be used. `judge` decides on one slot, `across` what the end of an
-instance means for the next ones. `changes` applies what operators and deployments ask for. The engine writes what is
-decided (`engine.start.occurrences`), by compare-and-set.
+`grid` makes the slots of a crontab or an interval, daylight saving included. `plan_checks` checks what code and
+operators ask for; `plan_damage` finds plans in records that cannot be used. `judge` decides on one slot, `across` what
+the end of an instance means for the next ones. `changes` applies what operators and deployments ask for. The engine
+writes what is decided (`engine.start.occurrences`), by compare-and-set.
 """
 
 from recovery.schedule.changes import instance_id, knows, moment_text

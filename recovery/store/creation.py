@@ -45,7 +45,8 @@ from recovery.records import (
     Task,
     Worker,
 )
-from recovery.records.operation import ACTIVE, RangeState
+from recovery.records.operation import ACTIVE
+from recovery.records.operation_parts import RangeState
 from recovery.store.client import Document
 from recovery.store.driver_errors import is_denied
 from recovery.store.schema import (

@@ -22,7 +22,7 @@ from recovery.errors import InputError, SweepFailed
 from recovery.metrics.carried import as_samples, carry_samples
 from recovery.operations.advance import advance
 from recovery.records import Operation, OperationState
-from recovery.records.operation import RangeState
+from recovery.records.operation_parts import RangeState
 from recovery.sweep import sums
 from recovery.sweep.attending import attended
 from recovery.sweep.executor import Work

@@ -15,7 +15,7 @@ from recovery import Recovery, operations
 from recovery.cli.envelope import stream_json
 from recovery.cli.operation_report import write_file
 from recovery.records import OperationResult, ResultState
-from recovery.records.operation import result_id
+from recovery.records.operation_parts import result_id
 from recovery.settings import Settings
 from tests.cli import schemas
 from tests.cli.command import ROOT, command, environment, recovery

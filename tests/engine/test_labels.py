@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from recovery.errors import InputError
-from recovery.records.labels import MOST, decode_labels, encode_labels, parse_labels
+from recovery.records.search_names import MAX_LABELS, decode_labels, encode_labels, parse_labels
 from recovery.search import parse
 from recovery.settings import Settings
 from tests.store.writing import contents
@@ -60,7 +60,7 @@ def test_it_costs_an_index(world: World) -> None:
         ({"a": {"$gt": ""}}, "label a="),
         ({"a": ""}, "label a=''"),
         ({"a": "x" * 201}, "at most|1 to 200"),
-        ({f"a{number}": "x" for number in range(MOST + 1)}, "21 of them; a process has at most 20"),
+        ({f"a{number}": "x" for number in range(MAX_LABELS + 1)}, "21 of them; a process has at most 20"),
     ],
 )
 def test_what_can_be_no_label(world: World, labels: Any, told: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from recovery import operations
 from recovery.operations.progress import COUNT_AFTER, Watching
 from recovery.records import OperationResult, OperationState, Phase, Totals
-from recovery.records.operation import result_id
+from recovery.records.operation_parts import result_id
 from recovery.settings import Settings
 from recovery.store.views.ranges import Ranges
 from tests.operations.ordering import Ordering

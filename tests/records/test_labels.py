@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from recovery.errors import InputError
-from recovery.records.labels import LONGEST, MOST, decode_labels, encode_labels, label_text, parse_labels
+from recovery.records.search_names import (
+    MAX_LABEL_LENGTH,
+    MAX_LABELS,
+    decode_labels,
+    encode_labels,
+    label_text,
+    parse_labels,
+)
 
 WANTED = "a name has letters, digits, '_' and '-', at most 50, a letter first"
 
@@ -25,7 +32,7 @@ class Name(str):
         ({}, ()),
         ({"region": "eu=west", "customer": "acme"}, ("customer=acme", "region=eu=west")),
         ({Name("customer"): Name("acme")}, ("customer=acme",)),
-        ({"a" * 50: "x" * LONGEST}, (f"{'a' * 50}={'x' * LONGEST}",)),
+        ({"a" * 50: "x" * MAX_LABEL_LENGTH}, (f"{'a' * 50}={'x' * MAX_LABEL_LENGTH}",)),
         ({"_a-1": " "}, ("_a-1= ",)),
     ],
     ids=["none", "in order", "other types", "longest", "signs"],
@@ -58,7 +65,7 @@ def test_what_can_be_no_label_is_refused(labels: Any, message: str) -> None:
 
 
 def test_a_process_has_at_most_20_labels() -> None:
-    labels = {f"label{number}": "x" for number in range(MOST)}
+    labels = {f"label{number}": "x" for number in range(MAX_LABELS)}
     assert len(encode_labels(labels)) == 20
     with pytest.raises(InputError) as refused:
         encode_labels({**labels, "more": "x"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recovery.records import Totals
-from recovery.records.operation import result_id
+from recovery.records.operation_parts import result_id
 
 ONE = Totals(
     processes=1, decisions=2, found=3, done=4, nothing=5, changed=6, errors=7,

@@ -25,7 +25,7 @@ from recovery.records.preferences import (
     wanted_value,
     within_limits,
 )
-from recovery.records.retrying import RetryOptions
+from recovery.records.task import RetryOptions
 
 SECONDS = "at least 0.001 seconds, up to 10 years (316,224,000)"
 SHARED = [

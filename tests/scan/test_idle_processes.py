@@ -26,7 +26,7 @@ from recovery.records import (
     ProcessState,
     Task,
 )
-from recovery.records.operation import result_id
+from recovery.records.operation_parts import result_id
 from recovery.rules import Rule
 from recovery.scan import GraphScanner, Scanner
 from recovery.settings import Settings

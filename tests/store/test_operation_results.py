@@ -8,7 +8,7 @@ import pytest
 
 from recovery.errors import StoreError
 from recovery.records import OperationResult, ResultState
-from recovery.records.operation import result_id
+from recovery.records.operation_parts import result_id
 from recovery.store import Store, schema
 from tests.store.writing import contents
 

@@ -13,7 +13,7 @@ from recovery.engine.operators.operator import REASON_LENGTH, who
 from recovery.engine.resources import Resources
 from recovery.errors import InputError
 from recovery.records import SavedSearch, given
-from recovery.records.saved_search import SIGN, search_name
+from recovery.records.search_names import SIGN, search_name
 from recovery.search import Query, parse
 from recovery.search.language import MAX_LENGTH
 from recovery.search.pointing import no_search

@@ -12,8 +12,8 @@ from recovery.engine.operators.auditing import audited
 from recovery.engine.resources import Resources
 from recovery.errors import InputError
 from recovery.records import SavedSearch
-from recovery.records.saved_search import SIGN
 from recovery.records.schedule import Schedule
+from recovery.records.search_names import SIGN
 from recovery.search import has_signed_ages, rewritten
 
 REASON = "the age is written in the form that names its meaning"

@@ -10,7 +10,7 @@ from datetime import datetime
 from recovery.engine import Applier, Resources
 from recovery.engine.isolation import in_a_line, is_of_servers
 from recovery.records import Operation, OperationResult, Process, ResultState, Totals
-from recovery.records.operation import result_id
+from recovery.records.operation_parts import result_id
 from recovery.store.views.ranges import Range
 
 

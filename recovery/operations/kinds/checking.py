@@ -9,7 +9,7 @@ from datetime import datetime
 from recovery.operations.kinds.base import Kind, Planned, described, totals_of
 from recovery.operations.kinds.repairing import Repairing, by_process, pace_of
 from recovery.records import Operation, OperationFinding, OperationResult, ResultState, Tally
-from recovery.records.operation import result_id
+from recovery.records.operation_parts import result_id
 from recovery.repair import Repairer, diagnose, look_at_all, readings
 from recovery.rules import Finding, Snapshot
 from recovery.store.views.ranges import Range

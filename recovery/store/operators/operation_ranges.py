@@ -11,7 +11,7 @@ from pymongo.errors import BulkWriteError
 
 from recovery.records import Operation, OperationRange, Totals, from_document, to_document
 from recovery.records.ids import is_process_id, started_at
-from recovery.records.operation import SEPARATOR, Phase, RangeState, result_id
+from recovery.records.operation_parts import SEPARATOR, Phase, RangeState, result_id
 from recovery.store.client import Document
 from recovery.store.clock import told_by
 from recovery.store.concerns import committed, current

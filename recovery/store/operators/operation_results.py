@@ -17,7 +17,7 @@ from pymongo.errors import BulkWriteError
 
 from recovery.errors import DamagedRecord
 from recovery.records import OperationResult, ResultState, Sum, Totals, to_document
-from recovery.records.operation import SEPARATOR, result_id
+from recovery.records.operation_parts import SEPARATOR, result_id
 from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from pymongo.database import Database
 
-from recovery.records.labels import label_text
+from recovery.records.search_names import label_text
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed

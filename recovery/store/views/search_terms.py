@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recovery.records import DecisionState, ProcessState
-from recovery.records.labels import label_text
+from recovery.records.search_names import label_text
 from recovery.search import Term
 from recovery.search.query import Comparison
 from recovery.store import schema

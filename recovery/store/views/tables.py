@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from recovery.records.ids import split_record_id
-from recovery.records.labels import decode_labels
+from recovery.records.search_names import decode_labels
 from recovery.store import schema
 from recovery.store.client import Document
 

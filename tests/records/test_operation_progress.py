@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from recovery.records.operation import Operation, OperationKind, OperationRange, Phase, RangeState, Totals
-from recovery.records.progress import ended, expected, seen, share
+from recovery.records.operation import Operation, OperationKind
+from recovery.records.operation_parts import OperationRange, Phase, RangeState, Totals
 
 TOTALS = Totals(processes=100, decisions=1000, found=50, done=1, nothing=2, changed=3, errors=4)
 
@@ -31,35 +31,35 @@ UNTOUCHED, BEGUN, DONE = part(RangeState.OPEN), part(RangeState.OPEN, "p"), part
 
 
 def test_a_process_has_ended_in_one_of_four_ways() -> None:
-    assert ended(TOTALS) == 1 + 2 + 3 + 4
+    assert TOTALS.ended == 1 + 2 + 3 + 4
 
 
 def test_a_plan_sees_processes_and_an_application_ends_them() -> None:
-    assert seen(operation(Phase.PLAN), TOTALS) == 100
-    assert seen(applied(50), TOTALS) == 10
+    assert operation(Phase.PLAN).seen(TOTALS) == 100
+    assert applied(50).seen(TOTALS) == 10
 
 
 def test_only_an_application_of_a_complete_plan_knows_its_size() -> None:
-    assert expected(applied(50)) == 50
-    assert expected(operation(Phase.APPLY)) is None
-    assert expected(operation(Phase.PLAN, planned=Totals(found=50))) is None
+    assert applied(50).expected() == 50
+    assert operation(Phase.APPLY).expected() is None
+    assert operation(Phase.PLAN, planned=Totals(found=50)).expected() is None
 
 
 def test_a_plan_of_all_is_measured_by_how_many_there_are() -> None:
     plan = operation(Phase.PLAN)
-    assert expected(plan, 400) == 400
-    assert share(plan, TOTALS, [UNTOUCHED], 400) == 0.25
-    assert share(plan, TOTALS, [UNTOUCHED], 50) == 1.0, "the number is an estimate"
-    assert share(plan, TOTALS, [BEGUN], 0) == 0.5, "none is known"
+    assert plan.expected(400) == 400
+    assert plan.share(TOTALS, [UNTOUCHED], 400) == 0.25
+    assert plan.share(TOTALS, [UNTOUCHED], 50) == 1.0, "the number is an estimate"
+    assert plan.share(TOTALS, [BEGUN], 0) == 0.5, "none is known"
     selected = operation(Phase.PLAN, selection="type:order")
-    assert expected(selected, 400) is None
-    assert share(selected, TOTALS, [BEGUN], 400) == 0.5
-    assert expected(applied(50), 400) == 50
+    assert selected.expected(400) is None
+    assert selected.share(TOTALS, [BEGUN], 400) == 0.5
+    assert applied(50).expected(400) == 50
 
 
 @pytest.mark.parametrize(("found", "done"), [(40, 0.25), (10, 1.0), (5, 1.0), (0, 1.0)])
 def test_an_application_is_measured_by_the_processes_of_its_plan(found: int, done: float) -> None:
-    assert share(applied(found), TOTALS, [UNTOUCHED]) == done
+    assert applied(found).share(TOTALS, [UNTOUCHED]) == done
 
 
 @pytest.mark.parametrize(
@@ -74,4 +74,4 @@ def test_an_application_is_measured_by_the_processes_of_its_plan(found: int, don
     ids=["none", "untouched", "begun", "some", "all"],
 )
 def test_a_plan_is_measured_by_its_ranges_with_half_for_a_begun_one(parts: list[OperationRange], done: float) -> None:
-    assert share(operation(Phase.PLAN), TOTALS, parts) == done
+    assert operation(Phase.PLAN).share(TOTALS, parts) == done

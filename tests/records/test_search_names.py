@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from recovery.errors import InputError
-from recovery.records.saved_search import search_name
+from recovery.records.search_names import search_name
 
 
 class Name(str):
