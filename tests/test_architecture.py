@@ -31,7 +31,7 @@ DRIVERS: dict[str, dict[str, tuple[str, ...]]] = {
     "celery": {"celery": ("recovery.queue.celery_app", "recovery.queue.remote", "recovery.worker")},
     "kombu": {
         "kombu": ("recovery.queue.message", "recovery.worker"),
-        "kombu.exceptions": ("recovery.queue.driver_errors", "recovery.queue.remote"),
+        "kombu.exceptions": ("recovery.queue.remote",),
     },
     "billiard": {"billiard": ("recovery.worker",)},
     "pyspark": {"pyspark": ("recovery.sweep",)},

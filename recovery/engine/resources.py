@@ -26,7 +26,7 @@ class Queueing:
 
     broker: Broker = part("queue.broker:Broker", lambda own: (own._settings.broker_url, own._signer))
     """The messages to actors."""
-    turns: Turns = part("queue.turns:Turns", lambda own: (own._settings.broker_url, TURN_LIFETIME))
+    turns: Turns = part("queue.coordination:Turns", lambda own: (own._settings.broker_url, TURN_LIFETIME))
     """Whose turn it is to apply what ends in a large process."""
 
     def __init__(self, settings: Settings) -> None:

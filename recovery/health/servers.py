@@ -17,7 +17,7 @@ from recovery.errors import (
     StoreUnavailable,
 )
 from recovery.health.model import Cause, Check, Level, ok, problem, warning
-from recovery.queue.condition import Condition
+from recovery.queue.redis_condition import RedisCondition
 from recovery.store import check_server, roles
 from recovery.store.views.overview import time_limit
 
@@ -104,7 +104,7 @@ def redis(resources: Resources) -> Check:
     return judge_redis(resources.broker.condition())
 
 
-def judge_redis(now: Condition) -> Check:
+def judge_redis(now: RedisCondition) -> Check:
     """What the server tells of itself means for the messages that it is given."""
     name = "redis"
     found = f"{now.product} {now.version} answers, persistence: "

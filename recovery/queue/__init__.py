@@ -1,10 +1,9 @@
 """Messages to Redis, in the form that Celery workers take. One queue per actor, named as the actor.
 
 A message is a hint that a decision is queued: its id and the pass to claim it with. `broker` pushes a batch in one
-round trip; `connection` says how all of us connect;
-`celery_app` keeps foreign settings of Celery out; `message` makes the texts; `remote` tells all workers that there
-is something new; `turns` says who applies what ends in a large process, `kept` whether Redis lost its
-data, `places` who scans.
+round trip; `message` makes the texts, and `signing` signs them; `untrusted` reads what may be anybody's. `connection`
+says how all of us connect, `celery_app` keeps foreign settings of Celery out, `remote` tells all workers that there is
+something new, `coordination` is what workers tell each other beside messages, `redis_condition` how a server is.
 """
 
 from __future__ import annotations
@@ -15,12 +14,10 @@ from recovery.exports import exported
 
 if TYPE_CHECKING:
     from recovery.queue.broker import Broker
-    from recovery.queue.kept import Kept
+    from recovery.queue.coordination import Kept, Places, Turns
     from recovery.queue.message import MessageId, encode, parse_id, remake
-    from recovery.queue.places import Places
     from recovery.queue.remote import LIVES, SETTINGS_CHANGED
     from recovery.queue.signing import Signer, signer
-    from recovery.queue.turns import Turns
 
 __all__ = [
     "LIVES",
@@ -41,11 +38,9 @@ __getattr__ = exported(
     __name__,
     {
         "broker": "Broker",
-        "kept": "Kept",
+        "coordination": "Kept Places Turns",
         "message": "MessageId encode parse_id remake",
-        "places": "Places",
         "remote": "LIVES SETTINGS_CHANGED",
         "signing": "Signer signer",
-        "turns": "Turns",
     },
 )

@@ -30,13 +30,11 @@ from recovery import certificates, handshake
 from recovery.addresses import public, told
 from recovery.errors import CertificateRefused, ServerRefused, ServerUnavailable, ServerUnfit
 from recovery.log_lines import Seldom
-from recovery.queue import condition
-from recovery.queue.aside import ASIDE
-from recovery.queue.clients import client
-from recovery.queue.condition import Condition
-from recovery.queue.driver_errors import translated
+from recovery.queue.connection import client, translated
 from recovery.queue.message import MessageId, encode, id_of
+from recovery.queue.redis_condition import RedisCondition, ask_condition, introduce
 from recovery.queue.signing import UNSIGNED, Signer
+from recovery.queue.untrusted import ASIDE
 from recovery.records.names import is_actor_name
 from recovery.store import Queued
 
@@ -249,15 +247,15 @@ class Broker:
         except RedisError:
             return False
 
-    def condition(self) -> Condition:
+    def condition(self) -> RedisCondition:
         """How the server is, by what it tells of itself."""
-        return condition.ask(self._redis)
+        return ask_condition(self._redis)
 
     def check(self) -> None:
         """Raise ServerUnavailable, ServerRefused or ServerUnfit unless the server answers, lets us in and is one."""
         try:
             self._redis.ping()
-            mode = condition.introduce(self._redis).get("mode")
+            mode = introduce(self._redis).get("mode")
         except RedisError as error:
             said = told(error, self._url).rstrip(".")
             if isinstance(error, ConnectionError) and (fault := self._fault()) is not None:

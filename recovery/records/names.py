@@ -20,7 +20,7 @@ CANARY = "recovery.canary"
 MAX_LENGTH = 200
 _CHARACTERS = f"[A-Za-z0-9_.-]{{1,{MAX_LENGTH}}}"
 # Keys of ours begin with `recovery.`, and the queue of sweeps is `spark`. Of kombu's and Celery's are the others; the
-# queues of remote control end in .pidbox. What was set aside has .not-a-queue. in its name (`recovery.queue.aside`).
+# queues of remote control end in .pidbox. What was set aside has .not-a-queue. in its name (`queue.untrusted`).
 _RESERVED = (
     r"(recovery|celery|celeryev|celeryd|_kombu)(\..*)?|spark|unacked(_index|_mutex)?|.*\.pidbox|.*\.not-a-queue\..*"
 )

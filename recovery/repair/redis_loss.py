@@ -1,4 +1,4 @@
-"""A Redis that lost its data: seen by what it lacks (`recovery.queue.kept`), and told of each queue in MongoDB.
+"""A Redis that lost its data: seen by what it lacks (`recovery.queue.coordination`), and told of each queue in MongoDB.
 
 What was queued up to the moment that is told has lost its message. So whoever looks for lost messages sees to it, and
 each repair does before it queues anything: what it queued again before that moment would be requeued for the same loss

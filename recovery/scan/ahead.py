@@ -1,7 +1,7 @@
 """Reading ahead: the next page of overdue decisions is read, and judged, while one is repaired.
 
 Where several scan at once, on whatever machines, they share what is overdue by the ids of its processes
-(`recovery.queue.places`). What one leaves that died is in the others' shares after a while.
+(`recovery.queue.coordination`). What one leaves that died is in the others' shares after a while.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from recovery.engine import isolation
 from recovery.engine.isolation import batch_or_each, for_each
 from recovery.errors import DamagedRecord
 from recovery.log_lines import Seldom
-from recovery.queue import driver_errors as of_redis
+from recovery.queue import connection as of_redis
 from recovery.store.driver_errors import ours
 from tests.counting import failed_steps
 

@@ -14,7 +14,7 @@ from recovery.engine.apply import outbox as applier_module
 from recovery.engine.resources import Queueing
 from recovery.errors import DamagedRecord
 from recovery.queue import Turns
-from recovery.queue.turns import KEY
+from recovery.queue.coordination import APPLY_KEY
 from recovery.records import Graph
 from recovery.stack.server_process import free_port
 from tests.counting import failed_steps
@@ -151,7 +151,7 @@ def test_a_turn_that_was_lost_and_taken_by_one_who_is_gone(
     run(world, other, 20)
 
     def the_other_takes_it_and_is_gone() -> None:
-        world.redis.delete(KEY.format(wide))
+        world.redis.delete(APPLY_KEY.format(wide))
         monkeypatch.setattr(other._large, "_step", lambda *_: None)
         other.flush()
 
@@ -177,7 +177,7 @@ def test_redis_goes_away_during_a_turn(world: World, wide: str) -> None:
     run(world, one, 20)
     turn = large_graphs._Turn(busy=False)
     one._large._mine[wide] = turn
-    world.redis.lpush(KEY.format(wide), "start")
+    world.redis.lpush(APPLY_KEY.format(wide), "start")
     one._apply_waiting()
     one._large._turns = Turns(f"redis://127.0.0.1:{free_port()}/0", 60.0)
     one._large.go_on(at_once=True)
@@ -191,7 +191,7 @@ def test_what_somebody_put_into_the_list(world: World, wide: str, monkeypatch: p
     run(world, one, 20)
     waits, running = (min(graph(world, wide).links), max(graph(world, wide).not_finished))
     nonsense = [waits, running, "start", "no such task", b"\xff\xfe", "", "x" * 2_000_000]
-    while_applying(monkeypatch, lambda: world.redis.lpush(KEY.format(wide), *nonsense))
+    while_applying(monkeypatch, lambda: world.redis.lpush(APPLY_KEY.format(wide), *nonsense))
     one.flush()
     after = graph(world, wide)
     assert len(after.not_finished) == 21, "the 20 leaves that did not run, and who waits for them"
@@ -214,7 +214,7 @@ def test_a_failed_task_in_the_list_stays_open(world: World, wide: str, monkeypat
     run(world, other, 2)
     before, after_it = (ended.task.task_id for ended in next(iter(other._buffers.values())))
     run(world, one, 1)
-    while_applying(monkeypatch, lambda: world.redis.lpush(KEY.format(wide), before, failed, after_it))
+    while_applying(monkeypatch, lambda: world.redis.lpush(APPLY_KEY.format(wide), before, failed, after_it))
     one.flush()
     after = graph(world, wide)
     assert {before, after_it} <= set(after.finished)

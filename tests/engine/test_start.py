@@ -11,7 +11,7 @@ import pytest
 
 from recovery import Recovery
 from recovery.errors import CustomIdTaken, InputError, NotEncodable, ProcessNotFound, TooLarge, UnknownProcessType
-from recovery.queue.kept import KEY
+from recovery.queue.coordination import KEPT_KEY
 from recovery.records import DecisionState, Promise
 from tests.world import World
 
@@ -67,7 +67,7 @@ def test_refused_and_nothing_stored(world: World, kind: type[InputError], told: 
         start(world.app)
     assert told in str(refused.value)
     assert world.counts() == NOTHING
-    assert world.redis.keys() == [KEY.encode()]
+    assert world.redis.keys() == [KEPT_KEY.encode()]
 
 
 def test_started_is_saved_registered_and_queued(world: World) -> None:

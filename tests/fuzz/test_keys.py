@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 import pytest
 import redis
 
-from recovery.queue.aside import ASIDE
+from recovery.queue.untrusted import ASIDE
 from recovery.stack.child import ChildProcess
 from recovery.worker.celery_config import NUDGE, SPARK_QUEUE
 from tests.cluster.conftest import Cluster

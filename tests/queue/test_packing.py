@@ -8,8 +8,7 @@ import pytest
 from redis._parsers import Encoder
 from redis.connection import PythonRespSerializer
 
-from recovery.queue.connection import connect
-from recovery.queue.packing import OnePiece
+from recovery.queue.connection import OnePiece, connect
 from recovery.settings import Settings
 
 COMMANDS: list[tuple[Any, ...]] = [

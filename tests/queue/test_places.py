@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import redis
 
-from recovery.queue.places import KEY, LIVES, Places
+from recovery.queue.coordination import PLACE_LIFETIME, SCANNING_KEY, Places
 from recovery.settings import Settings
 
 
@@ -23,6 +23,9 @@ def test_who_died_counts_no_more_after_a_while(emptied: Settings) -> None:
     places, server = Places(emptied.broker_url), redis.Redis.from_url(emptied.broker_url)
     places.take("a")
     now = server.time()[0]
-    server.zadd(KEY, {"died": now - LIVES - 1, "by a clock that was set back": now + 2 * LIVES, b"\xff": now})
+    server.zadd(
+        SCANNING_KEY,
+        {"died": now - PLACE_LIFETIME - 1, "by a clock that was set back": now + 2 * PLACE_LIFETIME, b"\xff": now},
+    )
     assert places.take("b") == (1, 3)
-    assert 0 < server.pttl(KEY) <= 10 * LIVES * 1000, "what nobody takes out is gone in the end"
+    assert 0 < server.pttl(SCANNING_KEY) <= 10 * PLACE_LIFETIME * 1000, "what nobody takes out is gone in the end"

@@ -10,9 +10,9 @@ import pytest
 import redis
 from celery import Celery, signals
 
-from recovery.queue import Broker, Signer, encode, envelope, signer
-from recovery.queue.envelope import Refusal, Refused
+from recovery.queue import Broker, Signer, encode, signer, untrusted
 from recovery.queue.signing import UNSIGNED
+from recovery.queue.untrusted import MessageRefusal, MessageRefused
 from recovery.settings import Settings, load
 from recovery.worker.beat import sign
 from recovery.worker.celery_config import NUDGE, SPARK_QUEUE, SWEEP, configuration
@@ -27,9 +27,9 @@ TEXT = encode(GOOD, KEYED)
 
 def is_taken(text: str, by: Signer, actor: str = ACTOR) -> bool:
     try:
-        envelope.attempt(text.encode(), actor, by)
-    except Refused as refused:
-        assert refused.reason is Refusal.SIGNATURE
+        untrusted.attempt(text.encode(), actor, by)
+    except MessageRefused as refused:
+        assert refused.reason is MessageRefusal.SIGNATURE
         return False
     return True
 
@@ -115,17 +115,17 @@ def test_what_beat_sends_is_signed(beat: Celery, emptied: Settings, by: Signer) 
     with redis.Redis.from_url(emptied.broker_url) as server:
         nudge, sweep, other = (server.lindex(queue, 0) for queue in (NUDGE, SPARK_QUEUE, ACTOR))
     assert b"signature" not in other
-    envelope.nudge(nudge, NUDGE, by)
-    assert envelope.sweep(sweep, SWEEP, by) == (False, 90.0)
-    for text, take in ((nudge, envelope.nudge), (sweep, envelope.sweep)):
+    untrusted.nudge(nudge, NUDGE, by)
+    assert untrusted.sweep(sweep, SWEEP, by) == (False, 90.0)
+    for text, take in ((nudge, untrusted.nudge), (sweep, untrusted.sweep)):
         if by is KEYED:
-            with pytest.raises(Refused, match="signature"):
+            with pytest.raises(MessageRefused, match="signature"):
                 take(text, json.loads(text)["headers"]["task"], Signer([OLD]))
     forged = json.loads(sweep)
     forged["headers"]["expires"] = None
     if by is KEYED:
-        with pytest.raises(Refused, match="signature"):
-            envelope.sweep(json.dumps(forged).encode(), SWEEP, by)
+        with pytest.raises(MessageRefused, match="signature"):
+            untrusted.sweep(json.dumps(forged).encode(), SWEEP, by)
 
 
 def test_the_settings_key_signs(emptied: Settings) -> None:

@@ -7,7 +7,7 @@ import redis
 
 from recovery.errors import BrokerError
 from recovery.queue import Turns
-from recovery.queue.turns import KEY, Page
+from recovery.queue.coordination import APPLY_KEY, TurnStep
 from recovery.settings import Settings
 from tests.waiting import wait_until
 
@@ -21,10 +21,10 @@ def test_whoever_is_first_goes_on_until_nothing_is_left(turns: Turns) -> None:
     assert turns.join("p", ["a", "b"])
     assert not turns.join("p", ["c"]), "the first has the turn"
     assert turns.join("q", ["a"]), "of each process there is one"
-    assert turns.go_on("p", 0, 2) == Page((), ("a", "b"))
+    assert turns.go_on("p", 0, 2) == TurnStep((), ("a", "b"))
     assert not turns.join("p", ["d"])
-    assert turns.go_on("p", 2, 10) == Page(("a", "b"), ("c", "d"))
-    assert turns.go_on("p", 2, 10) == Page(("c", "d"), ())
+    assert turns.go_on("p", 2, 10) == TurnStep(("a", "b"), ("c", "d"))
+    assert turns.go_on("p", 2, 10) == TurnStep(("c", "d"), ())
     assert turns.join("p", ["e"]), "the turn was over"
 
 
@@ -32,9 +32,9 @@ def test_who_was_superseded_gets_what_it_takes_out(turns: Turns, emptied: Settin
     turns.join("p", ["a"])
     turns.go_on("p", 0, 10)
     with redis.Redis.from_url(emptied.broker_url) as server:
-        server.delete(KEY.format("p"))
+        server.delete(APPLY_KEY.format("p"))
     assert turns.join("p", ["b", "c"]), "the list was gone, and with it the turn"
-    assert turns.go_on("p", 1, 10) == Page(("b",), ("c",))
+    assert turns.go_on("p", 1, 10) == TurnStep(("b",), ("c",))
 
 
 def test_a_turn_that_nobody_serves_lapses(emptied: Settings) -> None:
@@ -47,7 +47,7 @@ def test_a_turn_that_nobody_serves_lapses(emptied: Settings) -> None:
 def test_it_lapses_where_its_first_ended_at_once(emptied: Settings) -> None:
     """Between its two commands."""
     with redis.Redis.from_url(emptied.broker_url) as server:
-        server.lpush(KEY.format("p"), "a")
+        server.lpush(APPLY_KEY.format("p"), "a")
     turns = Turns(emptied.broker_url, lifetime=0.2)
     assert not turns.join("p", ["b"])
     wait_until(lambda: turns.join("p", ["c"]), 5, "somebody else has the turn")
@@ -55,7 +55,7 @@ def test_it_lapses_where_its_first_ended_at_once(emptied: Settings) -> None:
 
 def test_something_else_in_the_place_of_the_list(turns: Turns, emptied: Settings) -> None:
     with redis.Redis.from_url(emptied.broker_url) as server:
-        server.set(KEY.format("p"), "x")
+        server.set(APPLY_KEY.format("p"), "x")
     with pytest.raises(BrokerError, match="WRONGTYPE"):
         turns.join("p", ["a"])
     with pytest.raises(BrokerError, match="WRONGTYPE"):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from recovery.errors import StoreUnavailable
-from recovery.queue.envelope import MAX_BYTES
+from recovery.queue.untrusted import MAX_BYTES
 from recovery.records.ids import child_task_id, new_pass, new_process_id, record_id
 from recovery.repair import stale_messages
 from recovery.repair.stale_messages import drop_stale

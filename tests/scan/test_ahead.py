@@ -11,7 +11,7 @@ import pytest
 
 from recovery.engine import Resources
 from recovery.errors import StoreError
-from recovery.queue.places import KEY, Places
+from recovery.queue.coordination import SCANNING_KEY, Places
 from recovery.records import Decision, DecisionState
 from recovery.repair import Diagnosis
 from recovery.rules import Surroundings
@@ -85,7 +85,7 @@ def test_one_page_is_read_once_and_shared_with_nobody(resources: Resources) -> N
     with pages.run(SIZE):
         page = pages.page()
         assert (names(page), page.more, page.diagnosis is not None) == (["a", "b"], True, True)
-        assert not resources.broker._redis.exists(KEY)
+        assert not resources.broker._redis.exists(SCANNING_KEY)
         assert names(pages.page()) == []
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from recovery.engine import Resources
 from recovery.queue import Kept
-from recovery.queue.kept import KEY
+from recovery.queue.coordination import KEPT_KEY
 from recovery.records import ActorPreferences, Decision, DecisionState, QueueStatistics, Worker
 from recovery.repair import RedisLoss
 from recovery.scan import lost_messages
@@ -474,6 +474,6 @@ def test_a_busy_queue_has_lost_nothing(resources: Resources, store: Store, now: 
     """Some of its messages are in hands just now, where the key alone is gone."""
     queued(store, now, *map(str, range(20)), deadline=now + DAY)
     resources.broker._redis.lpush("add", *["some message"] * 19)
-    resources.broker._redis.delete(KEY)
+    resources.broker._redis.delete(KEPT_KEY)
     assert found(LostMessages(resources)) == []
     assert Kept(resources.settings.broker_url).is_noted()

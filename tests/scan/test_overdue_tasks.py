@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from recovery.queue.places import KEY as PLACES
+from recovery.queue.coordination import SCANNING_KEY as PLACES
 from recovery.records import Decision, DecisionState, Outcome, ProcessState
 from recovery.rules import Rule
 from recovery.scan import DecisionScanner, rescue

@@ -7,7 +7,7 @@ import redis
 
 from recovery import metrics
 from recovery.queue import Broker, encode, signer
-from recovery.queue.envelope import MAX_BYTES
+from recovery.queue.untrusted import MAX_BYTES
 from recovery.records.ids import new_pass, new_process_id, record_id
 from recovery.setting_forms import Secret
 from recovery.settings import Settings

@@ -45,7 +45,7 @@ def test_a_ping_keeps_whom_it_is_for_and_where_the_answer_goes(
     app = Celery(broker=emptied.broker_url, set_as_current=False)
     app.control.broadcast("ping", destination=destination, reply=reply, timeout=0.05)
     text = heard()
-    sent = intakes.envelope.decode_body(json.loads(text))
+    sent = intakes.untrusted.decode_body(json.loads(text))
     made = intake.command(text)
     assert made is not None
     wanted = {"method": "ping", "arguments": {}, "destination": destination}

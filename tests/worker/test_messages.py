@@ -14,8 +14,9 @@ import psutil
 import pytest
 import redis
 
-from recovery.queue import encode, kept, places
-from recovery.queue.aside import ASIDE
+from recovery.queue import encode
+from recovery.queue.coordination import KEPT_KEY, SCANNING_KEY
+from recovery.queue.untrusted import ASIDE
 from recovery.records.ids import new_pass, new_process_id
 from recovery.stack.child import ChildProcess
 from recovery.store import Queued
@@ -55,7 +56,7 @@ class Stranger:
     def left(self) -> list[str]:
         """What is in Redis but for kombu's tables and what scanners know by."""
         keys = (key.decode() for key in self.redis.scan_iter())
-        return [key for key in keys if not key.startswith(("_kombu.binding", kept.KEY, places.KEY))]
+        return [key for key in keys if not key.startswith(("_kombu.binding", KEPT_KEY, SCANNING_KEY))]
 
     def everything(self) -> None:
         """All shapes, everywhere that a worker takes from."""

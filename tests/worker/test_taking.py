@@ -11,9 +11,9 @@ from kombu import Connection, Consumer, Queue
 
 from recovery import log_lines as seldom
 from recovery.queue import encode
-from recovery.queue.aside import ASIDE
-from recovery.queue.kept import KEY
+from recovery.queue.coordination import KEPT_KEY
 from recovery.queue.signing import UNSIGNED
+from recovery.queue.untrusted import ASIDE
 from recovery.settings import Settings
 from recovery.worker.messages.intake import Intake
 from recovery.worker.messages.transport import Channel, Transport
@@ -71,7 +71,7 @@ def channel(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Chan
 
 
 def found(server: redis.Redis) -> dict[str, str]:
-    ours = ("_kombu", KEY)
+    ours = ("_kombu", KEPT_KEY)
     keys = {key.decode(): server.type(key).decode() for key in server.scan_iter()}
     return {key: kind for key, kind in keys.items() if not key.startswith(ours)}
 

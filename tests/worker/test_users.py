@@ -17,8 +17,8 @@ import redis
 from kombu import Connection
 
 from recovery.queue import Turns
-from recovery.queue.aside import ASIDE
 from recovery.queue.signing import UNSIGNED
+from recovery.queue.untrusted import ASIDE
 from recovery.settings import Settings
 from recovery.stack import Stack, Valkey
 from recovery.stack.server_process import free_port

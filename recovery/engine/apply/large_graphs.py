@@ -2,7 +2,7 @@
 
 Each update writes the whole graph. What many do at once the server does one after the other, and again what another's
 update overtook: with more slots it did less. So whoever ends a task of a large graph puts it into a list
-(`recovery.queue.turns`), and whoever has the turn applies a thousand of them by one update, as often as leaves the
+(`recovery.queue.Turns`), and whoever has the turn applies a thousand of them by one update, as often as leaves the
 server free for nine tenths of the time.
 """
 
@@ -19,7 +19,7 @@ from recovery.engine.isolation import is_of_servers, tell
 from recovery.engine.resources import Resources
 from recovery.engine.steps import Ended, Take
 from recovery.errors import BrokerError
-from recovery.queue.turns import Page
+from recovery.queue.coordination import TurnStep
 from recovery.records import Decision
 from recovery.records.ids import record_id
 
@@ -136,11 +136,11 @@ class LargeGraphs:
                     del self._mine[process_id]
         return taken
 
-    def _page(self, process_id: str, turn: _Turn) -> Page:
+    def _page(self, process_id: str, turn: _Turn) -> TurnStep:
         try:
             return self._turns.go_on(process_id, len(turn.applied), PAGE)
         except BrokerError:  # with the list the turn is lost, and here is what is known of it
-            return Page(tuple(turn.own), ())
+            return TurnStep(tuple(turn.own), ())
 
     def _apply_tasks(self, process_id: str, tasks: Sequence[str], turn: _Turn, take: Take | None) -> Decision | None:
         own = [ended for task in tasks if (ended := turn.own.pop(task, None)) is not None]

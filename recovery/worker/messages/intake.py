@@ -1,4 +1,4 @@
-"""What a worker takes from Redis: of each text either a message that is made here, of what `recovery.queue.envelope`
+"""What a worker takes from Redis: of each text either a message that is made here, of what `recovery.queue.untrusted`
 reads from it, or nothing.
 
 A text that is refused is gone: it was taken from its queue, and is kept nowhere. What it stood for, if it stood for
@@ -23,8 +23,8 @@ from typing import Any
 from recovery import metrics
 from recovery.errors import BrokerError
 from recovery.log_lines import Seldom
-from recovery.queue import Broker, MessageId, Signer, envelope, remake
-from recovery.queue.envelope import Refusal, Refused
+from recovery.queue import Broker, MessageId, Signer, remake, untrusted
+from recovery.queue.untrusted import MessageRefusal, MessageRefused
 from recovery.worker.celery_config import NUDGE, SPARK_QUEUE, SWEEP
 
 log = logging.getLogger(__name__)
@@ -57,18 +57,18 @@ class Intake:
         try:
             kind = self._kinds.get(queue)
             if kind is None:
-                raise Refused(Refusal.OTHER_TASK)  # no queue of ours
+                raise MessageRefused(MessageRefusal.OTHER_TASK)  # no queue of ours
             # Kept as it came, to be put back as it came.
             return {**kind(text), "text": text}
-        except Refused as refused:
+        except MessageRefused as refused:
             self._refuse(queue, refused.reason)
         return None
 
     def hint(self, queue: str, text: bytes) -> MessageId | None:
         """What a text from an actor's queue tells; None if it is refused. Does not raise."""
         try:
-            return envelope.attempt(text, queue, self._signer)[1]
-        except Refused as refused:
+            return untrusted.attempt(text, queue, self._signer)[1]
+        except MessageRefused as refused:
             self._refuse(queue, refused.reason)
         return None
 
@@ -76,32 +76,32 @@ class Intake:
         """The same of what was broadcast to workers."""
         try:
             return self._command(text)
-        except Refused as refused:
+        except MessageRefused as refused:
             self._refuse(CONTROL, refused.reason)
         return None
 
     def _attempt_of(self, actor: str) -> Callable[[bytes], Message]:
         def attempt(text: bytes) -> Message:
-            message_id, told = envelope.attempt(text, actor, self._signer)
+            message_id, told = untrusted.attempt(text, actor, self._signer)
             return remake(actor, message_id, [told.decision_id, told.pass_key], {}, actor, next(self._tags))
 
         return attempt
 
     def _nudge(self, text: bytes) -> Message:
-        envelope.nudge(text, NUDGE, self._signer)
+        untrusted.nudge(text, NUDGE, self._signer)
         return remake(NUDGE, str(uuid.uuid4()), [], {}, NUDGE, next(self._tags))
 
     def _sweep(self, text: bytes) -> Message:
-        repair, every = envelope.sweep(text, SWEEP, self._signer)
+        repair, every = untrusted.sweep(text, SWEEP, self._signer)
         asked = {"repair": repair, "every": every}
         return remake(SWEEP, str(uuid.uuid4()), [], asked, SPARK_QUEUE, next(self._tags))
 
     def _command(self, text: bytes) -> Message:
-        sent = envelope.decode_body(envelope.parse(text))
+        sent = untrusted.decode_body(untrusted.parse(text))
         if not isinstance(sent, dict) or not isinstance(sent.get("method"), str):
-            raise Refused(Refusal.MALFORMED)
+            raise MessageRefused(MessageRefusal.MALFORMED)
         if sent["method"] not in self._commands:
-            raise Refused(Refusal.COMMAND)
+            raise MessageRefused(MessageRefusal.COMMAND)
         body = {"method": sent["method"], "arguments": {}, **_destination(sent), **_reply(sent)}
         return {
             "body": json.dumps(body),
@@ -111,7 +111,7 @@ class Intake:
             "properties": {"delivery_tag": next(self._tags), "delivery_info": {"exchange": "", "routing_key": ""}},
         }
 
-    def _refuse(self, queue: str, reason: Refusal) -> None:
+    def _refuse(self, queue: str, reason: MessageRefusal) -> None:
         metrics.REFUSED.labels(reason.value).inc()
         self.said.warning("a message in %s is none of ours and is discarded: %s", queue, reason.value)
 
@@ -119,13 +119,13 @@ class Intake:
 def _destination(sent: Mapping[str, Any]) -> Message:
     """To which workers; a pattern, which might take for ever to match, is not among what is obeyed."""
     if sent.get("pattern") is not None or sent.get("matcher") is not None:
-        raise Refused(Refusal.COMMAND)
+        raise MessageRefused(MessageRefusal.COMMAND)
     match sent.get("destination"):
         case None:
             return {}
         case [*names] if all(isinstance(name, str) for name in names):
             return {"destination": names}
-    raise Refused(Refusal.MALFORMED)
+    raise MessageRefused(MessageRefusal.MALFORMED)
 
 
 def _reply(sent: Mapping[str, Any]) -> Message:
@@ -136,7 +136,7 @@ def _reply(sent: Mapping[str, Any]) -> Message:
                 return {"reply_to": {"exchange": _REPLIES, "routing_key": key}, "ticket": ticket}
         case _ if sent.get("reply_to") is None and sent.get("ticket") is None:
             return {}
-    raise Refused(Refusal.MALFORMED)
+    raise MessageRefused(MessageRefusal.MALFORMED)
 
 
 def hints(

@@ -30,10 +30,9 @@ from kombu import Connection
 from kombu.transport import TRANSPORT_ALIASES, redis, virtual
 from kombu.utils.encoding import bytes_to_str
 
-from recovery.queue.aside import set_aside
-from recovery.queue.bounded import BoundedParser
-from recovery.queue.condition import introduce
-from recovery.queue.driver_errors import RedisError, ResponseError
+from recovery.queue.connection import BoundedParser, RedisError, ResponseError
+from recovery.queue.redis_condition import introduce
+from recovery.queue.untrusted import set_aside
 from recovery.worker.messages.intake import Intake
 from recovery.worker.messages.queue_consumption import POLLS
 

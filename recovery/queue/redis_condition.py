@@ -12,7 +12,7 @@ from redis.exceptions import ResponseError
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class RedisCondition:
     """What a server tells of itself. Memory is in bytes."""
 
     product: str
@@ -50,7 +50,7 @@ def _text(value: bytes | str) -> str:
     return value if isinstance(value, str) else value.decode(errors="replace")
 
 
-def ask(redis: Redis) -> Condition:
+def ask_condition(redis: Redis) -> RedisCondition:
     """Three round trips."""
     info: dict[str, Any] = redis.info()
     before = time.time()
@@ -59,7 +59,7 @@ def ask(redis: Redis) -> Condition:
     seconds, microseconds = told
     middle = datetime.fromtimestamp((before + after) / 2, UTC)
     theirs = datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=microseconds)
-    return Condition(
+    return RedisCondition(
         product="Valkey" if "valkey_version" in info else "Redis",
         version=str(info.get("valkey_version") or info["redis_version"]),
         is_primary=info.get("role", "master") == "master",

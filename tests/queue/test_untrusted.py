@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from recovery.queue import encode, envelope, remake
-from recovery.queue.envelope import MAX_BYTES, Refusal, Refused
+from recovery.queue import encode, remake, untrusted
 from recovery.queue.signing import UNSIGNED
+from recovery.queue.untrusted import MAX_BYTES, MessageRefusal, MessageRefused
 from tests.queue.shapes import ANY, ARGUMENT, bomb, damaged, encoded, of_celery
 from tests.queue.test_message import ACTOR, body, queued
 
@@ -18,15 +18,15 @@ GOOD = queued()
 TEXT = encode(GOOD).encode()
 
 
-def refusal(text: bytes, actor: str = ACTOR) -> Refusal:
-    with pytest.raises(Refused) as refused:
-        envelope.attempt(text, actor, UNSIGNED)
+def refusal(text: bytes, actor: str = ACTOR) -> MessageRefusal:
+    with pytest.raises(MessageRefused) as refused:
+        untrusted.attempt(text, actor, UNSIGNED)
     assert ARGUMENT not in str(refused.value)
     return refused.value.reason
 
 
 def test_a_message_of_ours_is_read() -> None:
-    message_id, told = envelope.attempt(TEXT, ACTOR, UNSIGNED)
+    message_id, told = untrusted.attempt(TEXT, ACTOR, UNSIGNED)
     assert (told.decision_id, told.pass_key, told.queued_at) == (GOOD.id, GOOD.pass_key, GOOD.queued_at)
     assert message_id == json.loads(TEXT)["headers"]["id"]
 
@@ -37,8 +37,8 @@ def test_a_message_of_ours_is_read() -> None:
 def test_of_a_damaged_one_only_the_id_counts(what: str, text: bytes) -> None:
     """Either it is refused, or what it says of its decision stands, and no more reaches Celery."""
     try:
-        message_id, told = envelope.attempt(text, ACTOR, UNSIGNED)
-    except Refused as refused:
+        message_id, told = untrusted.attempt(text, ACTOR, UNSIGNED)
+    except MessageRefused as refused:
         assert ARGUMENT not in str(refused)
         return
     assert (told.decision_id, told.pass_key) == (GOOD.id, GOOD.pass_key), what
@@ -54,26 +54,26 @@ def test_what_is_remade_says_what_celerys_own_says() -> None:
     assert made["headers"] == sent["headers"]
     assert made["properties"] == {**sent["properties"], "body_encoding": "utf-8"}
     assert json.loads(made["body"]) == body(sent)
-    assert envelope.attempt(json.dumps(sent).encode(), ACTOR, UNSIGNED) == envelope.attempt(TEXT, ACTOR, UNSIGNED)
+    assert untrusted.attempt(json.dumps(sent).encode(), ACTOR, UNSIGNED) == untrusted.attempt(TEXT, ACTOR, UNSIGNED)
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (b"{", Refusal.MALFORMED),
-        (b"[" * MAX_BYTES, Refusal.MALFORMED),
-        (b" " * (MAX_BYTES + 1), Refusal.TOO_LARGE),
-        (encode(queued(actor="other")).encode(), Refusal.OTHER_TASK),
+        (b"{", MessageRefusal.MALFORMED),
+        (b"[" * MAX_BYTES, MessageRefusal.MALFORMED),
+        (b" " * (MAX_BYTES + 1), MessageRefusal.TOO_LARGE),
+        (encode(queued(actor="other")).encode(), MessageRefusal.OTHER_TASK),
     ],
 )
-def test_why(text: bytes, reason: Refusal) -> None:
+def test_why(text: bytes, reason: MessageRefusal) -> None:
     assert refusal(text) is reason
 
 
 def test_what_unpacks_to_much_is_not_unpacked() -> None:
     packed = bomb(TEXT).encode()
     tracemalloc.start()
-    assert refusal(packed) is Refusal.TOO_LARGE
+    assert refusal(packed) is MessageRefusal.TOO_LARGE
     assert tracemalloc.get_traced_memory()[1] < 1_000_000
     tracemalloc.stop()
 
@@ -95,27 +95,30 @@ def sweep(**changes: Any) -> bytes:
 @pytest.mark.parametrize("expires", [None, "2126-01-01T00:00:00+00:00"])
 def test_whether_a_sweep_repairs(repair: bool, expires: str | None) -> None:
     body = encoded([[], {"repair": repair, "every": 3600}, {}])
-    assert envelope.sweep(sweep(expires=expires, body=body), "sweep", UNSIGNED) == (repair, 3600.0)
+    assert untrusted.sweep(sweep(expires=expires, body=body), "sweep", UNSIGNED) == (repair, 3600.0)
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"expires": "2026-01-01T00:00:00+00:00"}, Refusal.EXPIRED),
-        *(({"expires": odd}, Refusal.MALFORMED) for odd in ("soon", 5, [], "9999-12-31T23:59:59-23:00", "0001-01-01")),
+        ({"expires": "2026-01-01T00:00:00+00:00"}, MessageRefusal.EXPIRED),
         *(
-            ({"body": encoded(odd)}, Refusal.MALFORMED)
+            ({"expires": odd}, MessageRefusal.MALFORMED)
+            for odd in ("soon", 5, [], "9999-12-31T23:59:59-23:00", "0001-01-01")
+        ),
+        *(
+            ({"body": encoded(odd)}, MessageRefusal.MALFORMED)
             for odd in ([[], {}], [[], {"repair": 1}, {}], [[], {"repair": ANY}], {}, [[]], 5, [{}, {"repair": True}])
         ),
         *(
-            ({"body": encoded([[], {"repair": True, "every": odd}, {}])}, Refusal.MALFORMED)
+            ({"body": encoded([[], {"repair": True, "every": odd}, {}])}, MessageRefusal.MALFORMED)
             for odd in (0, -1, True, "60", None, 1e99, float("nan"))
         ),
-        ({"body": "!"}, Refusal.MALFORMED),
-        ({"properties": {}}, Refusal.MALFORMED),
+        ({"body": "!"}, MessageRefusal.MALFORMED),
+        ({"properties": {}}, MessageRefusal.MALFORMED),
     ],
 )  # fmt: skip
-def test_a_sweep_that_is_refused(changes: dict[str, Any], reason: Refusal) -> None:
-    with pytest.raises(Refused) as refused:
-        envelope.sweep(sweep(**changes), "sweep", UNSIGNED)
+def test_a_sweep_that_is_refused(changes: dict[str, Any], reason: MessageRefusal) -> None:
+    with pytest.raises(MessageRefused) as refused:
+        untrusted.sweep(sweep(**changes), "sweep", UNSIGNED)
     assert refused.value.reason is reason
