@@ -1,23 +1,26 @@
-"""Sees that a worker takes one stale message after the other, and has those that come next dropped by the thousand."""
+"""Discards stale messages in bulk, by the thousand, once a worker takes one after the other from a queue.
+
+Otherwise whatever waits behind the messages of an aborted wide process would wait until each was taken and judged.
+"""
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import Counter
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 from recovery.engine import Recovery
 from recovery.errors import BrokerError, StoreError
 from recovery.log_lines import Seldom
 from recovery.repair.stale_messages import drop_stale
+from recovery.threads import ServiceThread
 
 log = logging.getLogger(__name__)
 
 MANY, WINDOW = 20, 1.0
-"""So many of one queue within so many seconds: one now and then is a duplicate, and costs a claim. A look costs as much
-as some ten of them."""
+"""Stale messages of one queue, and seconds, after which the rest is discarded in bulk. A stale message now and then is
+a duplicate, and costs a claim. A look at the queue costs as much as some ten of them."""
 
 
 class StaleMessages:
@@ -28,16 +31,16 @@ class StaleMessages:
         self._met: Counter[str] = Counter()
         self._since = 0.0
         self._said = Seldom(log)
-        self._wanted: SimpleQueue[str | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._drop_always, name="stale messages", daemon=True)
+        self._wanted: SimpleQueue[str] = SimpleQueue()
+        self._thread = ServiceThread("stale messages", self._discard_next)
 
     def start(self) -> None:
         """Begin to look. After the pool has forked."""
         self._thread.start()
 
     def stop(self) -> None:
-        """What is stale then, others drop."""
-        self._wanted.put(None)
+        """Discard no more in bulk. Other workers go on."""
+        self._thread.stop()
 
     def met(self, queue: str) -> None:
         """A stale message of a queue was taken. On the event loop: cheap."""
@@ -48,18 +51,22 @@ class StaleMessages:
         self._met[queue] += 1
         if self._met[queue] == MANY:
             self._wanted.put(queue)
+            self._thread.wake()
 
-    def _drop_always(self) -> None:
-        while (queue := self._wanted.get()) is not None:
-            try:
-                dropped = drop_stale(self._app.resources, queue)
-            except (StoreError, BrokerError) as error:
-                self._said.warning("stale messages of %s not discarded (%s): they are, one by one", queue, error)
-            except Exception as error:  # what can't be judged here is taken, one by one
-                told = f"{type(error).__name__}: {error}"
-                self._said.warning(
-                    "stale messages of %s could not be discarded (%s): they are, one by one", queue, told
-                )
-            else:
-                if dropped:
-                    log.info("%d stale messages of %s discarded", dropped, queue)
+    def _discard_next(self) -> float | None:
+        """Discard stale messages of the next queue that has many. Return 0 if there may be another queue."""
+        try:
+            queue = self._wanted.get_nowait()
+        except Empty:
+            return None
+        try:
+            discarded = drop_stale(self._app.resources, queue)
+        except Exception as error:  # what can't be judged here is taken, one by one
+            told = error if isinstance(error, StoreError | BrokerError) else f"{type(error).__name__}: {error}"
+            self._said.warning(
+                "could not discard stale messages of %s in bulk (%s); it goes on one by one", queue, told
+            )
+        else:
+            if discarded:
+                log.info("%d stale messages of %s discarded", discarded, queue)
+        return 0.0
