@@ -13,7 +13,6 @@ import pytest
 from recovery.limits import LONGEST
 from recovery.records import ActorPreferences, Decision, DecisionState, ErrorInfo
 from recovery.store import Queued, Store
-from recovery.store.lifecycle import requeue_alike
 from tests.store.writing import contents, get, is_about, is_close, put
 
 PASS = "the batch's"
@@ -175,13 +174,6 @@ KNOWING: dict[str, Callable[[Store, Sequence[str], dict[str, Decision]], list[Qu
 }
 
 
-@pytest.fixture(params=[2, requeue_alike.HALVED_FROM], ids=["in halves", "as one"])
-def halved_from(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> int:
-    """From how many on an update is made in halves: so small ones are made as those of a thousand are."""
-    monkeypatch.setattr(requeue_alike, "HALVED_FROM", request.param)
-    return int(request.param)
-
-
 WHEN = ("queuedAt", "enqueuedAt", "recoveryTime")
 
 
@@ -196,7 +188,6 @@ def differing(made: Sequence[Decision], now: datetime) -> list[Decision]:
 
 @pytest.mark.parametrize("name", KNOWING)
 @pytest.mark.parametrize("all_change", [True, False])
-@pytest.mark.usefixtures("halved_from")
 def test_what_was_read_before_makes_no_difference(store: Store, name: str, all_change: bool) -> None:
     """Be all of the batch changed, or was somebody first at some: in both ways the same comes of each."""
     guard, now = GUARDS[name], store.now()
@@ -223,15 +214,14 @@ def test_what_was_read_before_makes_no_difference(store: Store, name: str, all_c
 
 
 @pytest.mark.parametrize("name", KNOWING)
-def test_what_is_alike_is_not_read_back(store: Store, name: str, halved_from: int) -> None:
+def test_what_is_alike_is_not_read_back(store: Store, name: str) -> None:
     made, guard, now = every_condition(store), GUARDS[name], store.now()
     wanted = [d for d in made if guard.wanted(d, now)]
     told, asked = profiled(store, lambda: KNOWING[name](store, [d.id for d in wanted], {d.id: d for d in wanted}))
     assert len(told) == len(wanted) > 1
-    assert [one["op"] for one in asked] == ["update"] * (2 if len(wanted) >= halved_from else 1)
+    assert [one["op"] for one in asked] == ["update"]
 
 
-@pytest.mark.usefixtures("halved_from")
 def test_what_changed_since_it_was_read(store: Store) -> None:
     made, now = every_condition(store), store.now()
     known = {d.id: d for d in made if GUARDS["timed_out"].wanted(d, now)}
@@ -248,7 +238,6 @@ def test_what_changed_since_it_was_read(store: Store) -> None:
 
 
 @pytest.mark.parametrize("broken", [None, "many", float("nan"), -3])
-@pytest.mark.usefixtures("halved_from")
 @pytest.mark.parametrize(("name", "field"), [("timed_out", "timeouts"), ("requeue_message_lost", "losses")])
 def test_what_another_program_wrote_for_a_count(
     store: Store, name: str, field: str, broken: Any, caplog: pytest.LogCaptureFixture
@@ -265,7 +254,6 @@ def test_what_another_program_wrote_for_a_count(
 
 
 @pytest.mark.parametrize("seconds", [-60, 60])
-@pytest.mark.usefixtures("halved_from")
 def test_nothing_is_queued_by_a_time_that_does_not_hold(
     store: Store, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
@@ -279,7 +267,6 @@ def test_nothing_is_queued_by_a_time_that_does_not_hold(
     assert all(is_close(one.queued_at, now) and one.queued_at >= now for one in told)
 
 
-@pytest.mark.usefixtures("halved_from")
 def test_what_somebody_else_was_first_at_costs_the_others_nothing(store: Store) -> None:
     made, now = every_condition(store), store.now()
     known = {d.id: d for d in made if GUARDS["timed_out"].wanted(d, now)}

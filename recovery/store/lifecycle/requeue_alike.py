@@ -2,16 +2,12 @@
 
 For the server a quarter faster than `requeues`, which works out for each record what is right for it, whatever stands
 in it. What differs, or was changed since, does not match here, and is left to that.
-
-The server has one thread work off an update of many, and most of a requeue is that. So many of them are updated in two
-halves, side by side: two thirds of the time where it has a second core to itself.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
@@ -30,8 +26,6 @@ LATE = timedelta(seconds=0.5)
 """An update that reaches the server so long after the time that it queues by is not made: a record would be queued in
 the past, and its message count as lost as soon as a younger one is taken. Nor one so long before it, at a server whose
 clock is behind that of the one that told the time."""
-HALVED_FROM = 200
-"""So many are worth a second round trip beside the first."""
 
 Known = Mapping[str, Decision]
 """{decision: as it was read}."""
@@ -75,7 +69,7 @@ class AlikeRequeues:
         queued_at = dict[str, datetime]()
         for kind, keys in kinds.items():
             at = self.at_least()
-            queued_at |= dict.fromkeys(self._requeue_halves(keys, kind, batch, at), at)
+            queued_at |= dict.fromkeys(self._requeue(keys, kind, batch, at), at)
             left += [key for key in keys if key not in queued_at]
         return Requeued(queued_at, left)
 
@@ -89,15 +83,6 @@ class AlikeRequeues:
             else:
                 kinds[one.enqueued_at is not None, not of_losses or one.losses is not None].append(key)
         return kinds, left
-
-    def _requeue_halves(self, keys: list[str], kind: _Kind, batch: Requeue, at: datetime) -> Sequence[str]:
-        """The same as `_requeue`."""
-        if len(keys) < HALVED_FROM:
-            return self._requeue(keys, kind, batch, at)
-        half = len(keys) // 2
-        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="requeue") as beside:
-            others = beside.submit(self._requeue, keys[half:], kind, batch, at)
-            return [*self._requeue(keys[:half], kind, batch, at), *others.result()]
 
     def _requeue(self, keys: list[str], kind: _Kind, batch: Requeue, at: datetime) -> Sequence[str]:
         """Those that were requeued then."""
