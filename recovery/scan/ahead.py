@@ -69,7 +69,6 @@ class ReadAhead:
         """Whether others may know of this one."""
         self._size, self._left, self._pages = 0, 0, 1
         """Of a page; records until it is seen who else scans; and the pages from the last such look to that one."""
-        self._since: datetime | None = None
         self._reading: dict[Turn, Iterator[Read[Decision]]] = {}
         self._turns = deque[Turn]()
         self._asked_before = False
@@ -81,10 +80,9 @@ class ReadAhead:
         """What the run before had read ahead."""
 
     @contextmanager
-    def run(self, size: int, since: datetime | None = None) -> Iterator[None]:
-        """Within, pages of this size are read. Goes on with the run before, unless that was its `end`, or it failed.
-        Nothing is overdue that was to be done before `since`, if that is given."""
-        self._size, self._left, self._since = size, size, since
+    def run(self, size: int) -> Iterator[None]:
+        """Within, pages of this size are read. Goes on with the run before, unless that was its `end`, or it failed."""
+        self._size, self._left = size, size
         self._asked_before = Turn.LONGEST in self._turns
         for turn in Turn:
             if turn is not Turn.LONGEST or not self._asked_before:
@@ -198,7 +196,7 @@ class ReadAhead:
                 self._size, within=RECENT, since=self._reached, share=self._own_share()
             )
         else:
-            yield from self._decisions.overdue_pages(self._size, since=self._since, share=self._own_share())
+            yield from self._decisions.overdue_pages(self._size, share=self._own_share())
 
     def _own_share(self) -> Share:
         if self.share == NOT_KNOWN:

@@ -52,7 +52,7 @@ class GraphScanner(_WholeProcesses):
 
     def find(self, limit: int) -> Page[Snapshot]:
         self._wrong.clear()
-        return self.read(self.resources.store.graphs.overdue(limit, self.since))
+        return self.read(self.resources.store.graphs.overdue(limit))
 
     def judge(self, page: Page[Snapshot]) -> Diagnosis:
         found = super().judge(page)
@@ -79,7 +79,7 @@ class ProcessScanner(_WholeProcesses):
     def find(self, limit: int) -> Page[Snapshot]:
         store = self.resources.store
         odd = store.processes.without_deadline(limit)
-        overdue = store.processes.overdue(limit - len(odd), self.since) if len(odd) < limit else []
+        overdue = store.processes.overdue(limit - len(odd)) if len(odd) < limit else []
         return self.read([*odd, *overdue])
 
     def postpone(self, record: Any) -> None:

@@ -43,7 +43,7 @@ class DecisionScanner(Scanner[Decision]):
 
     def run_once(self, seconds: float = MAX_SECONDS) -> ScanResult:
         self._seen_filling, self._odd_left = set(), True
-        with self._ahead.run(self.page, self.since):
+        with self._ahead.run(self.page):
             result = super().run_once(seconds)
         self._lost.ended(well=result.error is None)
         if result.error is not None or not result.more:

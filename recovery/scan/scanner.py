@@ -86,9 +86,6 @@ class Scanner(ABC, Generic[Item]):
     """Whether a repair moves its record's deadline, and each record has one repair at the most: a page of as many
     repairs as records has nothing healthy in it."""
 
-    since: datetime | None = None
-    """A moment before which no deadline is past, as was just seen; None if that is not known."""
-
     def __init__(self, resources: Resources, applier: Applier) -> None:
         self.resources = resources
         self.repairer = Repairer(resources, applier)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from recovery.limits import LONGEST, SILENCE_FAR_OFF
@@ -19,16 +18,6 @@ OVERDUE: Expression = {
 """The deadline is past by the database's clock."""
 NOT_DUE: Expression = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", "$$NOW"]}}
 """It is to come."""
-
-
-def to_come(deadline: Expression | str) -> Expression:
-    """A deadline, or now if it is past: who looks for what is overdue may have seen that nothing is up to now."""
-    return {"$max": ["$$NOW", deadline]}
-
-
-def overdue_since(moment: datetime | None) -> Expression:
-    """The deadline is past, and was after this moment, if that is given."""
-    return OVERDUE if moment is None else {**OVERDUE, "recoveryTime": {"$exists": True, "$gt": moment}}
 
 
 def after(seconds: float) -> Expression:

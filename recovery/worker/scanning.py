@@ -38,7 +38,6 @@ from recovery.scan import (
 )
 from recovery.scan.errands import CensusTaker
 from recovery.scan.left_counts import CountsTaker
-from recovery.scan.lookout import Lookout
 from recovery.store import schema
 from recovery.store.views.scanners import Scanners
 from recovery.threads import ServiceThread
@@ -81,7 +80,7 @@ class Scanning:
         ]
         self._lifeline, self._operate = lifeline, operate
         lifeline.nudge = self.nudge
-        self._lookout = Lookout(resources.store.due)
+        self._due = resources.store.due
         self._ran_at: dict[str, float] = {}
         self._overdue: frozenset[str] | None = None
         self.busy = False
@@ -129,7 +128,7 @@ class Scanning:
 
     def _look(self) -> datetime:
         """Ask what is overdue; the time at that."""
-        looked = self._lookout.look()
+        looked = self._due.look()
         self._overdue = looked.collections
         return looked.at
 
@@ -157,18 +156,14 @@ class Scanning:
                 self._notes.take(scanner.look_past())
                 continue
             self._ran_at[scanner.name] = time.monotonic()
-            scanner.since = self._lookout.since(scanner.name)
             try:
                 result = scanner.run_once(TURN)
             except Exception:  # a scanner that fails must not end the others
                 log.exception("%s scan failed", scanner.name)
-                self._lookout.forget()
                 continue
             self._notes.take(result)
             if result.seconds > LONG:
                 self._notes.tell()  # the others may take long as well, and other workers wait for a word
-            if result.error is not None:
-                self._lookout.forget()
             more = more or result.more
         self.busy = False
         self._notes.tell()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -42,26 +41,13 @@ def test_what_is_overdue(store: Store, name: str) -> None:
     assert store.due.look().collections == {name}
 
 
-@pytest.mark.parametrize("name", LOOKED_AT)
-def test_only_what_was_to_be_done_after_a_moment(store: Store, name: str) -> None:
-    put(store, name, -2 * HOUR)
-    now = store.now()
-    assert store.due.look({name: now - timedelta(hours=3)}).collections == {name}
-    assert store.due.look({name: now - timedelta(hours=1)}).overdue == {}
-    put(store, name, -1)
-    assert store.due.look({name: now - timedelta(hours=1)}).collections == {name}
-
-
 def test_that_a_task_is_queued(store: Store) -> None:
     put(store, schema.DECISIONS, HOUR)
     before = store.due.look()
     queued = {"$set": {"state": "queued", "actor": "any"}}
     store.database[schema.DECISIONS].update_many({}, queued, bypass_document_validation=True)
     after = store.due.look()
-    assert [(one.queued, one.overdue, one.collections) for one in (before, after)] == [
-        (False, {}, frozenset()),
-        (True, {}, {schema.DECISIONS}),
-    ]
+    assert [one.collections for one in (before, after)] == [frozenset(), {schema.DECISIONS}]
 
 
 def test_an_operation_counts_while_it_is_live(store: Store) -> None:
@@ -71,14 +57,12 @@ def test_an_operation_counts_while_it_is_live(store: Store) -> None:
     assert store.due.look().collections == frozenset()
 
 
-@pytest.mark.parametrize("since", [None, 2])
-def test_it_costs_the_same_whatever_is_live(store: Store, since: int | None) -> None:
+def test_it_costs_the_same_whatever_is_live(store: Store) -> None:
     for name in LOOKED_AT:
         put(store, name, HOUR, 500)
         put(store, name, -HOUR, 500)
-    moments = {} if since is None else dict.fromkeys(LOOKED_AT, store.now() - timedelta(hours=since))
     store.database.command("profile", 2)
-    assert store.due.look(moments).collections == {*LOOKED_AT}
+    assert store.due.look().collections == {*LOOKED_AT}
     store.database.command("profile", 0)
     seen = list(store.database["system.profile"].find({"op": "command", "command.aggregate": schema.OPERATIONS}))
     assert len(seen) == 1

@@ -24,7 +24,7 @@ from recovery.store.briefs import decision_of, without_outcome
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import after, literal, number_of, overdue_since, record_range, size_of, without
+from recovery.store.expressions import OVERDUE, after, literal, number_of, record_range, size_of, without
 from recovery.store.reading import Read, read, readable
 
 # What rules on a single decision look at: a page of a thousand is read for nothing else.
@@ -233,7 +233,7 @@ class DecisionQueries:
 
         Without outcome and children, which may be large and which no rule on a single decision needs.
         """
-        query = overdue_since(since)
+        query = OVERDUE if since is None else {**OVERDUE, "recoveryTime": {"$exists": True, "$gt": since}}
         if within is not None:
             lately = {"$gt": ["$recoveryTime", after(-within)]}
             query = {**query, "$expr": {"$and": [query["$expr"], lately]}}

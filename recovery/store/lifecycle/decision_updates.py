@@ -18,7 +18,7 @@ from recovery.records import (
     to_document,
 )
 from recovery.store.client import Document
-from recovery.store.expressions import FIRST_QUEUED, after, literal, plus_one, task_end, to_come
+from recovery.store.expressions import FIRST_QUEUED, after, literal, plus_one, task_end
 
 WAITING, DELAYED = DecisionState.WAITING.value, DecisionState.DELAYED.value
 QUEUED, WORKING = DecisionState.QUEUED.value, DecisionState.WORKING.value
@@ -56,7 +56,7 @@ def work_deadline(timeout: float, limit: TaskLimit | None) -> Document:
     """When an attempt is looked at: a limit that is not forced waits for it to end."""
     if limit is None or not limit.forced:
         return after(timeout)
-    return to_come({"$min": [after(timeout), task_end(limit.seconds)]})
+    return {"$min": [after(timeout), task_end(limit.seconds)]}
 
 
 def finished(
@@ -115,7 +115,7 @@ def retried_later(
     if retry is not None:
         fields["retry"] = literal(to_document(retry))
     # Not past the end of its time: it is looked at then, and ends.
-    fields["recoveryTime"] = due if limit is None else to_come({"$min": [due, task_end(limit.seconds)]})
+    fields["recoveryTime"] = due if limit is None else {"$min": [due, task_end(limit.seconds)]}
     return guard, [{"$set": fields}, {"$unset": ["worker", "delay", "inBatch"]}]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from pymongo.collection import Collection as MongoCollection
@@ -15,7 +14,7 @@ from recovery.store.batches import find_keys
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import OVERDUE, after, age, idle_time, later_by, literal, overdue_since, plus_one
+from recovery.store.expressions import OVERDUE, after, age, idle_time, later_by, literal, plus_one
 from recovery.store.reading import readable
 from recovery.store.splitting import stamp_each, update_each
 
@@ -154,10 +153,9 @@ class GraphRecovery:
         over: Document = {"$or": [{"notFinished": {}}, {"failed": {"$ne": {}}}], **guard}
         return update_each(self._current, process_ids, over, {"$unset": {"recoveryTime": ""}}).count
 
-    def overdue(self, limit: int, since: datetime | None = None) -> list[str]:
-        """Processes whose graph's deadline is past, the longest first; only those due after `since`, if that is given.
-        Index `deadline`."""
-        found = self._current.find(overdue_since(since), {"_id": True}).sort("recoveryTime", 1).limit(limit)
+    def overdue(self, limit: int) -> list[str]:
+        """Processes whose graph's deadline is past, the longest first. Index `deadline`."""
+        found = self._current.find(OVERDUE, {"_id": True}).sort("recoveryTime", 1).limit(limit)
         return [document["_id"] for document in found]
 
     def postpone(self, process_id: str, seconds: float) -> int:

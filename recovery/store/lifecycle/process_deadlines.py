@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 
 from pymongo.collection import Collection
 
@@ -16,8 +15,6 @@ from recovery.store.expressions import (
     age,
     idle_time,
     later_by,
-    overdue_since,
-    to_come,
 )
 from recovery.store.lifecycle.process_updates import (
     RUNNING,
@@ -34,10 +31,9 @@ class ProcessDeadlines:
     def __init__(self, collection: Collection[Document]) -> None:
         self._current = current(collection)
 
-    def overdue(self, limit: int, since: datetime | None = None) -> list[str]:
-        """Ids of running processes whose deadline is past, the longest first; only those due after `since`, if that is
-        given. Index `deadline`."""
-        found = self._current.find(overdue_since(since), {"_id": True}).sort("recoveryTime", 1).limit(limit)
+    def overdue(self, limit: int) -> list[str]:
+        """Ids of running processes whose deadline is past, the longest first. Index `deadline`."""
+        found = self._current.find(OVERDUE, {"_id": True}).sort("recoveryTime", 1).limit(limit)
         return [document["_id"] for document in found]
 
     def without_deadline(self, limit: int) -> list[str]:
@@ -55,7 +51,7 @@ class ProcessDeadlines:
 
         Index `deadline`: reads all running processes, for an operator.
         """
-        over = to_come({"$add": [STARTED_BY_NOW, round(seconds * 1000)]})
+        over = {"$add": [STARTED_BY_NOW, round(seconds * 1000)]}
         later = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", over]}}
         guard = {"type": process_type, "state": RUNNING, "startedAt": {"$exists": True}, "timedOutAt": None, **later}
         changed = self._current.update_many(guard, [{"$set": {"recoveryTime": over}}], hint="deadline")

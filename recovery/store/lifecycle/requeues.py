@@ -39,7 +39,6 @@ from recovery.store.expressions import (
     plus_one,
     task_end,
     task_end_by_actor,
-    to_come,
 )
 from recovery.store.lifecycle.decision_updates import DELAYED, FINISHED, QUEUED, WAITING, WORKING
 from recovery.store.lifecycle.decisions import Queued
@@ -230,7 +229,7 @@ class Requeues:
         """
         states = [QUEUED, DELAYED, *([WORKING] if limit.forced else [])]
         guard = {"actor": actor, "state": {"$in": states}, "enqueuedAt": {"$exists": True}}
-        return self._sooner(guard, to_come(task_end(limit.seconds)))
+        return self._sooner(guard, task_end(limit.seconds))
 
     def taken_up(self, actor: str, soon: float = 1.0) -> int:
         """queued tasks of an actor that is taken up again, by an operator or since its queue is polled again: look for
@@ -265,7 +264,7 @@ class Requeues:
     def _in_time(self, deadline: Expression | str) -> Expression | str:
         """A deadline of what is queued, or the end of the task's time if that is sooner."""
         timeouts = self._task_timeouts()
-        return to_come({"$min": [deadline, task_end_by_actor(timeouts)]}) if timeouts else deadline
+        return {"$min": [deadline, task_end_by_actor(timeouts)]} if timeouts else deadline
 
     def _end(
         self, guard: Document, ids: Sequence[str], error: ErrorInfo, pass_key: str, counted: Document

@@ -15,7 +15,7 @@ from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import after, date_of, literal, number_of, past_of, record_range, to_come
+from recovery.store.expressions import after, date_of, literal, number_of, past_of, record_range
 from recovery.store.lifecycle.graph_recovery import IDLE, TOUCHED
 
 _AHEAD = after(600)
@@ -64,7 +64,7 @@ class Setting:
         refused = {"refused": {"$exists": True}, "retry": None, "$expr": {"$gt": ["$eta", _AHEAD]}}
         delayed = {**among, "state": DecisionState.DELAYED.value}
         self._decisions.update_many({**delayed, **refused}, [{"$set": {"eta": "$$NOW"}}])
-        due: dict[DecisionState, Any] = {DecisionState.QUEUED: "$$NOW", DecisionState.DELAYED: to_come(_DELAYED_UNTIL)}
+        due: dict[DecisionState, Any] = {DecisionState.QUEUED: "$$NOW", DecisionState.DELAYED: _DELAYED_UNTIL}
         for state, moment in due.items():
             changed += self._bring_forward({**among, "state": state.value}, moment)
         for actor, seconds in worker_timeouts.items():
