@@ -16,9 +16,7 @@ from recovery.engine import Recovery
 from recovery.errors import RecoveryError
 from recovery.metrics import counting
 from recovery.queue import parse_id, signer
-from recovery.worker import control
-from recovery.worker import control as hangup
-from recovery.worker import metrics_folder as folder
+from recovery.worker import control, metrics_folder
 from recovery.worker.beat import keep_short, sign
 from recovery.worker.celery_config import SPARK_QUEUE
 from recovery.worker.celery_tasks import Running
@@ -55,19 +53,19 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
 
     def __init__(self, worker: Any, **_: Any) -> None:
         app = self.served
-        hangup.handle()
+        control.handle_hangup()
         tracing.install()
         prepare_or_end(app)
         consume_canary(worker.app.amqp.queues, app)
         consumed = worker.app.amqp.queues.consume_from
-        if SPARK_QUEUE in consumed:
+        drives = SPARK_QUEUE in consumed
+        if drives:
             check_spark(app)
         queues = tuple(q for q in consumed if q in app.actors)
-        Channel.intake = Intake(queues, control.COMMANDS, signer(app.settings), sweeps=SPARK_QUEUE in consumed)
+        Channel.intake = Intake(queues, control.COMMANDS, signer(app.settings), sweeps=drives)
         self.consuming = NudgeConsumer.consuming = QueueConsumption(worker, consumed)
         self.consuming.pause(app.resources.store.actors.blocked())
         # Known before the pool forks, so that its children claim in this worker's name.
-        drives = SPARK_QUEUE in consumed
         record = identify(
             worker.hostname,
             queues,
@@ -78,7 +76,7 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
             drill_kill=app.settings.drill_kill and CANARY in queues,
         )
         Running.lifeline = self.lifeline = Lifeline(app, record, self.consuming)
-        Running.stale = self.stale = StaleMessages(app)
+        Running.stale = stale = StaleMessages(app)
         Running.board = board = board_of(worker)
         Running.fitness = fitness = Fitness()
         self.drain = Drain(app, self.lifeline, board, lambda: processes(worker).values())
@@ -86,10 +84,9 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
         self.hung = HungSlots(app, board, worker.hostname, free)
         self.lifeline.hung = self.hung.report
         self.lifeline.failing, self.lifeline.may_take = fitness.report, fitness.may_take
-        self.scanning: Scanning | None = None
-        self.operating: Operating | None = None
         self.exits: Exits | None = None
-        self.driving = Driving(app, self.lifeline) if drives else None
+        self._services: list[StaleMessages | Operating | Scanning | Driving] = [stale]
+        self._drives = drives
         keep_what_is_imported()
 
     def start(self, worker: Any) -> None:
@@ -98,15 +95,15 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
         self.exits = _watch_children(worker)
         self.lifeline.start()
         self.hung.start()
-        self.stale.start()
         if app.settings.scanners:
             take_short_turns()
-            self.operating = NudgeConsumer.operating = Operating(app, self.lifeline)
-            self.operating.start()
-            self.scanning = NudgeConsumer.scanning = Scanning(app, self.lifeline, self.operating.nudge)
-            self.scanning.start()
-        if self.driving is not None:
-            self.driving.start()
+            operating = NudgeConsumer.operating = Operating(app, self.lifeline)
+            scanning = NudgeConsumer.scanning = Scanning(app, self.lifeline, operating.nudge)
+            self._services += [operating, scanning]
+        if self._drives:
+            self._services.append(Driving(app, self.lifeline))  # the last to be stopped, which may take seconds
+        for service in self._services:
+            service.start()
         signals.worker_shutting_down.connect(self._shutting_down, weak=False)
         signals.task_received.connect(self._received, weak=False)
         signals.worker_shutdown.connect(self._shut_down, weak=False)
@@ -117,13 +114,8 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
             self.exits.loop_begins()
 
     def stop(self, _worker: Any) -> None:
-        self.stale.stop()
-        if self.scanning is not None:
-            self.scanning.stop()
-        if self.operating is not None:
-            self.operating.stop()
-        if self.driving is not None:
-            self.driving.stop()
+        for service in self._services:
+            service.stop()
 
     terminate = stop
 
@@ -155,9 +147,9 @@ def install(celery: Celery, app: Recovery) -> None:
     celery.steps["worker"].add(Lifecycle)
     celery.steps["consumer"].add(NudgeConsumer)
     celery.steps["consumer"].add(OutageEnd)
-    control.register()
-    hangup.install()
-    signals.beat_init.connect(hangup.handle_in_beat, weak=False)
+    control.register_commands()
+    control.keep_hangup_from_celery()
+    signals.beat_init.connect(control.handle_hangup_in_beat, weak=False)
     # Workers would listen to each other through Redis; nothing here needs what they say.
     Gossip.compatible_transports = Mingle.compatible_transports = frozenset()
     signals.worker_process_init.connect(allow_children, weak=False)
@@ -190,10 +182,14 @@ def _serve_metrics(app: Recovery, *, pool_has_processes: bool) -> None:
     from recovery.metrics.exporter import serve
 
     counting.begin(app.actors)
-    if pool_has_processes and app.settings.metrics_port != folder.OFF and folder.FOLDER not in os.environ:
+    if (
+        pool_has_processes
+        and app.settings.metrics_port != metrics_folder.OFF
+        and metrics_folder.FOLDER not in os.environ
+    ):
         log.warning(
             "metrics lack what the pool's processes count, because %s: have TMPDIR, or %s, name a folder that this "
-            "worker may write to", folder.why_none(), folder.FOLDER,
+            "worker may write to", metrics_folder.why_none(), metrics_folder.FOLDER,
         )  # fmt: skip
     try:
         serve(app.settings, app.resources.store, app.resources.broker)

@@ -30,7 +30,7 @@ them run code that is theirs; `ping` tells that the main loop answers, to `celer
 IGNORED = "SIGHUP is ignored: to take up new code or settings, end this worker by SIGTERM and start it again"
 
 
-def register() -> None:
+def register_commands() -> None:
     """Have the workers of this process answer these commands, and no others."""
     control_command(name=SETTINGS_CHANGED)(settings_changed)
     control_command(name=LIVES)(database)
@@ -51,12 +51,12 @@ def settings_changed(_state: Any) -> None:
         Running.lifeline.settings_changed()
 
 
-def install() -> None:
+def keep_hangup_from_celery() -> None:
     """Keep Celery from handling SIGHUP in workers of this program."""
     celery_worker.install_worker_restart_handler = lambda *_args, **_options: None
 
 
-def handle() -> None:
+def handle_hangup() -> None:
     """Handle SIGHUP in this process from here on. Does nothing outside the main thread, where tests have workers."""
     if threading.current_thread() is not threading.main_thread():
         return
@@ -71,6 +71,6 @@ def handle() -> None:
     signal.signal(signal.SIGHUP, on_hangup)
 
 
-def handle_in_beat(**_: Any) -> None:
+def handle_hangup_in_beat(**_: Any) -> None:
     """The same in a beat. For the signal `beat_init`."""
-    handle()
+    handle_hangup()

@@ -27,7 +27,7 @@ from tests.world import World
 def test_no_other_command_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Panel, "data", dict(Panel.data))
     monkeypatch.setattr(Panel, "meta", dict(Panel.meta))
-    control.register()
+    control.register_commands()
     assert set(Panel.data) == set(Panel.meta) == {"ping", SETTINGS_CHANGED, LIVES}
 
 

@@ -31,13 +31,13 @@ def told_to_end() -> Iterator[list[int]]:
 
 def test_a_terminal_that_closes_ends_a_worker(told_to_end: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", Terminal())
-    control.handle()
+    control.handle_hangup()
     os.kill(os.getpid(), signal.SIGHUP)
     assert told_to_end == [signal.SIGTERM]
 
 
 def test_without_a_terminal_it_ends_nothing(told_to_end: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    control.handle()
+    control.handle_hangup()
     os.kill(os.getpid(), signal.SIGHUP)
     assert told_to_end == []
