@@ -53,7 +53,7 @@ def await_result(app: Recovery, process_id: str, seconds: float) -> Any:
     """
     from recovery.cli.output import messages
     from recovery.errors import ResultTimeout
-    from recovery.health.scanners import missing_beat
+    from recovery.health.beat_and_scanners import missing_beat
 
     deadline = time.monotonic() + seconds
     told = told_of_beat = False
@@ -90,13 +90,13 @@ def _ask(question: Callable[..., Found], *about: Any) -> Found | None:
 
 def _reasons(resources: Resources, process_id: str) -> list[str]:
     """Return why no worker takes what the process waits for."""
-    from recovery.health import pins, waiting
+    from recovery.health import untaken_tasks, versions
 
     store = resources.store
-    lonely = waiting.reasons(store.waiting.by_actor(count_served=False))
+    lonely = untaken_tasks.reasons(store.waiting.by_actor(count_served=False))
     waited_for = store.pending.actors_of(process_id, lonely) if lonely else set()
     # By itself: until `recovery init` has made its index, the other reasons are reported all the same.
     refused_tasks = _ask(store.refusals.of_process, process_id) or []
-    pinned = pins.pinned_in_vain(resources, refused_tasks)
-    refused = {f"{one.actor} {pinned.get(one.id) or waiting.why_refused(one)}" for one in refused_tasks}
+    pinned = versions.pinned_in_vain(resources, refused_tasks)
+    refused = {f"{one.actor} {pinned.get(one.id) or untaken_tasks.why_refused(one)}" for one in refused_tasks}
     return [*(lonely[name] for name in sorted(waited_for)), *sorted(refused)]

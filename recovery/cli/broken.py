@@ -58,7 +58,7 @@ def list_(
     from recovery.cli.envelope import print_json
     from recovery.cli.interrupted import print_groups, print_none, print_tasks, tasks_of
     from recovery.cli.output import connect, console, messages
-    from recovery.health.records import count_unlisted
+    from recovery.health.stored_records import count_unlisted
     from recovery.wording import count
 
     resources, selection = connect(needs_redis=False), selection_of(process_type, actor, kind, fingerprint)

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from recovery.cli.calls import SHORT_ID
 from recovery.cli.output import seconds_between
-from recovery.health.waiting import why_refused
+from recovery.health.untaken_tasks import why_refused
 from recovery.records import Decision, DecisionState
 from recovery.wording import show_age
 

@@ -99,7 +99,7 @@ def look(resources: Resources, process_id: str, *, whole: bool = False) -> Shown
     from recovery.cli.calls import READ
     from recovery.cli.tree import RESULT_SHOWN
     from recovery.engine.lookup import not_found
-    from recovery.health import pins, waiting
+    from recovery.health import untaken_tasks, versions
 
     store = resources.store
     found = store.processes.shown(process_id, 2**31 - 1 if whole else RESULT_SHOWN)
@@ -114,7 +114,7 @@ def look(resources: Resources, process_id: str, *, whole: bool = False) -> Shown
     decisions, links = overview.decisions_of(process_id), overview.open_links(process_id)
     # And who serves them last: whoever comes meanwhile makes nothing look lonely.
     actors = {decision.actor for decision in decisions.values()}
-    unserved = waiting.reasons(store.waiting.by_actor(count_served=False, wanted=actors))
+    unserved = untaken_tasks.reasons(store.waiting.by_actor(count_served=False, wanted=actors))
     return Shown(
         *found,
         lines,
@@ -122,7 +122,7 @@ def look(resources: Resources, process_id: str, *, whole: bool = False) -> Shown
         links,
         calls,
         unserved,
-        pins.pinned_in_vain(resources, decisions.values()),
+        versions.pinned_in_vain(resources, decisions.values()),
         store.now(),
     )
 

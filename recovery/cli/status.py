@@ -112,7 +112,7 @@ def _depths(resources: Resources, names: Sequence[str]) -> tuple[dict[str, int],
 
 def _waiting(queue: ActorQueue | None) -> dict[str, Any]:
     """What waits by the records, and for whom: whatever became of its messages."""
-    from recovery.health import waiting
+    from recovery.health import untaken_tasks
 
     return {
         "tasks": queue.tasks if queue else 0,
@@ -122,7 +122,7 @@ def _waiting(queue: ActorQueue | None) -> dict[str, Any]:
         "after_others": queue.to_come.after_others if queue else 0,
         "workers": list(queue.workers) if queue else [],
         "blocked_seconds": queue.blocked_seconds if queue else None,
-        "problem": waiting.trouble(queue),
+        "problem": untaken_tasks.trouble(queue),
     }
 
 

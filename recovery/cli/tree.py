@@ -14,7 +14,7 @@ from recovery.cli.calls import SHORT_ID, call_line
 from recovery.cli.hints import hint
 from recovery.cli.interrupted import without_rule
 from recovery.cli.output import line, seconds_between, wrap
-from recovery.health.waiting import why_refused
+from recovery.health.untaken_tasks import why_refused
 from recovery.records import Decision, DecisionState, Process, ProcessState
 from recovery.records.decision import ABORTED
 from recovery.store.views.overview import TaskLine

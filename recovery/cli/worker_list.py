@@ -33,8 +33,8 @@ def workers(json: JsonOption = False) -> None:
     from recovery.cli.envelope import print_json
     from recovery.cli.output import connect, console
     from recovery.cli.tables import print_rows
+    from recovery.health.live_workers import START
     from recovery.health.versions import live_versions
-    from recovery.health.workers import START
 
     store = connect(needs_redis=False).store
     found, now = sorted(store.workers.all(), key=lambda one: (one.name, one.id)), store.now()

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from recovery.engine import Resources
 from recovery.errors import ProcessNotFound, StoreError
-from recovery.health import process
+from recovery.health import process_check
 from recovery.records import DecisionState, ProcessState
 from recovery.rules import Finding, Snapshot
 from recovery.settings import Settings
@@ -28,7 +28,7 @@ MAX_TEXT = 300
 def standing(resources: Resources, process_id: str) -> str:
     """'still running' or 'stuck', and why. Ask while there are workers."""
     try:
-        examined = process.look(resources, process_id)
+        examined = process_check.look(resources, process_id)
         now = resources.store.now()
     except ProcessNotFound:
         return "gone: there is no record of it"
@@ -43,7 +43,7 @@ def judge(snapshot: Snapshot, findings: Sequence[Finding], now: datetime, settin
         return f"{snapshot.process.state} since a moment ago"
     allowed = settings.heartbeat_timeout + SCANS * settings.scan_interval
     found = "".join(f"; {finding.rule}: {finding.evidence}" for finding in findings[:SHOWN])
-    deadlines = process.deadlines(snapshot)
+    deadlines = process_check.deadlines(snapshot)
     if not deadlines:
         return f"stuck: nothing of it has a deadline{found}"
     first = deadlines[0]

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum, auto
 
+from recovery.errors import ServerError, ServerTooOld, SettingsError
+
 
 class Level(StrEnum):
     """How bad it is."""
@@ -127,6 +129,20 @@ def problem(name: str, cause: Cause, found: str, advice: str) -> Check:
 def unasked(name: str, found: str, advice: str, cause: Cause = Cause.NOT_ASKED) -> Check:
     """What could not be found out, for something that another check tells of."""
     return Check(name, Level.UNKNOWN, cause, found, advice, asked=False)
+
+
+def unreached(name: str, cause: Cause, error: ServerError | SettingsError) -> Check:
+    """Return the check of a server that does not answer, or refuses us, in the error's words, which say what to do.
+
+    Nothing else is asked of such a server: each question would wait for long. One that is too old does answer."""
+    return Check(name, Level.PROBLEM, cause, str(error), asked=isinstance(error, ServerTooOld))
+
+
+def unread(name: str, lacking: str) -> Check:
+    """Return a check that was not made, because without an index it would read all records. `collections` reports that
+    the index is missing."""
+    found = f"not asked without {lacking}: all records would be read"
+    return Check(name, Level.WARNING, Cause.INDEX_MISSING, found, "see `collections`", asked=False)
 
 
 OF_PROCESSES = frozenset({Cause.PROCESSES_BROKEN, Cause.BROKEN_NOT_LISTED})

@@ -12,7 +12,7 @@ import pytest
 
 from recovery import Settings
 from recovery.health import Level, examine
-from recovery.health.polls import polls
+from recovery.health.live_workers import polls
 from recovery.repair import look_around
 from recovery.rules import Rule, judge_decision
 from recovery.stack.server_process import HOST

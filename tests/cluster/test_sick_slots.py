@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from recovery.health.live_workers import slots as check_slots
 from recovery.health.model import Cause, Check
-from recovery.health.slots import slots as check_slots
 from recovery.metrics import multiprocess
 from tests.cluster import sick
 from tests.cluster.conftest import Cluster

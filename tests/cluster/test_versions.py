@@ -7,7 +7,7 @@ import json
 import pytest
 
 from recovery import Recovery
-from recovery.health import pins
+from recovery.health import versions
 from recovery.health.model import Cause, Level
 from recovery.health.versions import live_versions
 from recovery.stack import ChildProcess
@@ -95,7 +95,7 @@ def test_pinned_processes_while_another_version_is_deployed(deployment: Deployme
 
     def named() -> bool:
         deployment.store.catch_up(5)
-        return pins.pins(resources).cause is Cause.PINNED_UNSERVED
+        return versions.pins(resources).cause is Cause.PINNED_UNSERVED
 
     wait_until(named, 30, "the doctor says so")
     running = {"state": "running", "pinned": True}
@@ -104,4 +104,4 @@ def test_pinned_processes_while_another_version_is_deployed(deployment: Deployme
     assert deployment.results() == [["1.0"] * 3] * MANY + [["2.1"] * 3] * MANY
     assert cluster.database["decisions"].distinct("pinnedTo") == ["1.0"]
     deployment.store.catch_up(5)
-    assert pins.pins(resources).level is Level.OK
+    assert versions.pins(resources).level is Level.OK

@@ -10,8 +10,8 @@ from typing import Any
 
 from recovery import Recovery, operations
 from recovery.engine.operators.schedules import Schedules
-from recovery.health.operations import operations as operations_check
-from recovery.health.schedules import judge_schedules
+from recovery.health.operator_records import judge_schedules
+from recovery.health.operator_records import operations as operations_check
 from recovery.operations import Asked
 from recovery.records.operation import UNDER_WAY
 from recovery.store import schema

@@ -9,7 +9,7 @@ import pytest
 from recovery import Promise, Recovery
 from recovery.engine.run.pins import delay_between
 from recovery.errors import InputError
-from recovery.health.process import look, repair
+from recovery.health.process_check import look, repair
 from recovery.records import ProcessState, Worker
 from recovery.rules import Rule
 from recovery.settings import Settings, load

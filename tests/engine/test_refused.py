@@ -13,7 +13,7 @@ from recovery.engine import Batches, Result, Slot
 from recovery.engine.operators.redo import redo_process
 from recovery.engine.run import refusing
 from recovery.engine.run.pace import Pace
-from recovery.health.process import look, repair
+from recovery.health.process_check import look, repair
 from recovery.queue import MessageId
 from recovery.records import Decision, DecisionState, ProcessState, Refused, RetryState, Worker
 from recovery.records.ids import new_pass

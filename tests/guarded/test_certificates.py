@@ -322,7 +322,7 @@ def test_status_and_doctor_say_so(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in ("recovery.cli.output", "recovery.health.servers"):
+    for module in ("recovery.cli.output", "recovery.health.mongodb_server"):
         monkeypatch.setattr(f"{module}.ANSWER_TIMEOUT", 0.3)
     for name, value in servers.environment("worker").items():
         monkeypatch.setenv(name, value)
@@ -350,7 +350,8 @@ def test_status_and_doctor_say_so(
     monkeypatch.setenv(
         "RECOVERY_BROKER_URL", without(servers.broker_url("worker"), "ssl_ca_certs") + "&ssl_ca_certs=/no.pem"
     )
-    monkeypatch.setattr("recovery.health.servers.ANSWER_TIMEOUT", 30.0)  # MongoDB is well, on however busy a machine
+    # MongoDB is well, on however busy a machine.
+    monkeypatch.setattr("recovery.health.mongodb_server.ANSWER_TIMEOUT", 30.0)
     assert execute(["doctor"]) == 2
     out = capsys.readouterr().out
     assert re.search("^PROBLEM redis .*ssl_ca_certs=/no.pem: there is no such file$", out, re.MULTILINE)

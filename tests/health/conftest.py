@@ -9,8 +9,8 @@ import pytest
 
 from recovery import Recovery
 from recovery.health import Check, examine
+from recovery.health.beat_and_scanners import SCANNERS as SCANNER_NAMES
 from recovery.health.doctor import CHECKS, SERVERS
-from recovery.health.scanners import SCANNERS as SCANNER_NAMES
 from recovery.records import ScannerRun, Worker
 from recovery.settings import Settings
 from recovery.stack.valkey import Valkey

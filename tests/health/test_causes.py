@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from recovery.health.beat_and_scanners import SCANNERS
+from recovery.health.live_workers import judge_heartbeats, judge_lost
 from recovery.health.model import Cause, Level
-from recovery.health.scanners import SCANNERS
-from recovery.health.workers import judge_heartbeats, judge_lost
 from recovery.records import ScannerRun
 from tests.cli import schemas
 from tests.cli.command import ROOT

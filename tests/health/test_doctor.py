@@ -14,10 +14,10 @@ from packaging.requirements import Requirement
 
 from recovery import Recovery
 from recovery.errors import ServerRefused, ServerUnavailable, SettingsError, SparkUnavailable
-from recovery.health import Level, clocks, doctor, examine, installation, model, secrets, servers
+from recovery.health import Level, doctor, examine, machine, model, mongodb_server, redis_server
+from recovery.health.beat_and_scanners import NUDGES
 from recovery.health.model import Cause, is_bad
-from recovery.health.process import look
-from recovery.health.scanners import NUDGES
+from recovery.health.process_check import look
 from recovery.queue import Broker
 from recovery.records import (
     ActorPreferences,
@@ -424,7 +424,7 @@ def test_a_check_that_fails_stands_in_no_others_way(world: World) -> None:
     def fails(_: object) -> Any:
         raise KeyError("odd")
 
-    first, second = examine(world.app.resources, [("odd", fails, ()), ("sweeps", installation.sweeps, ("mongodb",))])
+    first, second = examine(world.app.resources, [("odd", fails, ()), ("sweeps", machine.sweeps, ("mongodb",))])
     assert (first.level, first.asked) == (PROBLEM, False)
     assert "KeyError: 'odd'" in first.found
     assert second.asked
@@ -468,9 +468,9 @@ def test_a_replica_of_redis_takes_no_messages(world: World, own_valkey: Valkey) 
 
 def test_a_redis_that_can_not_write_to_its_disk(world: World) -> None:
     now = world.app.resources.broker.condition()
-    check = servers.judge_redis(replace(now, writes_well=False))
+    check = redis_server.judge_redis(replace(now, writes_well=False))
     assert (check.level, check.cause) == (PROBLEM, Cause.REDIS_CAN_NOT_SAVE) and "takes no messages" in check.advice
-    assert "persistence: not told" in servers.judge_redis(replace(now, appends=False, saves=None)).found
+    assert "persistence: not told" in redis_server.judge_redis(replace(now, appends=False, saves=None)).found
 
 
 @pytest.mark.parametrize(
@@ -487,9 +487,9 @@ def test_a_server_that_is_of_no_use(
     def refuses(*_: object, **__: object) -> Any:
         raise error
 
-    monkeypatch.setattr(servers, "check_server", refuses)
+    monkeypatch.setattr(mongodb_server, "check_server", refuses)
     monkeypatch.setattr(Broker, "check", refuses)
-    for check, cause in ((servers.mongodb, mongodb), (servers.redis, redis_)):
+    for check, cause in ((mongodb_server.mongodb, mongodb), (redis_server.redis, redis_)):
         told = check(world.app.resources)
         assert (told.level, told.cause, told.asked) == (PROBLEM, cause, False) and str(error) in told.found
 
@@ -499,7 +499,7 @@ def test_no_password_is_told(world: World) -> None:
     changes = {"mongo_uri": f"mongodb://me:secret@127.0.0.1:{port}", "broker_url": f"redis://:secret@127.0.0.1:{port}"}
     away = Recovery(world.settings.model_copy(update=changes)).resources
     with time_limit(0.3):
-        said = [servers.mongodb(away).found, servers.redis(away).found]
+        said = [mongodb_server.mongodb(away).found, redis_server.redis(away).found]
     assert all("://127.0.0.1" in found and "secret" not in found for found in said)
 
 
@@ -519,7 +519,7 @@ def seconds(number: float, uncertain: float = 0.0) -> tuple[timedelta, timedelta
     ],
 )
 def test_clocks(mongo: Any, redis_: Any, level: Level) -> None:
-    check = clocks.judge_clocks({"MongoDB": mongo, "Redis": redis_})
+    check = machine.judge_clocks({"MongoDB": mongo, "Redis": redis_})
     assert check.level is level
     assert bool(check.advice) == (level is not OK)
 
@@ -535,7 +535,7 @@ def test_a_clock_that_is_wrong(world: World, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_packages_of_another_version() -> None:
     demanded = ["celery>=99", "redis>=5", "no-such-package", "pyspark>=99; extra == 'spark'"]
-    check = installation.judge_packages(map(Requirement, demanded))
+    check = machine.judge_packages(map(Requirement, demanded))
     assert check.level is PROBLEM
     assert ">=99 is needed; no-such-package is missing" in check.found
     assert "redis" not in check.found and "pyspark" not in check.found
@@ -636,7 +636,7 @@ def test_a_long_queue_of_an_actor_that_is_served_is_no_problem(world: World) -> 
     ],
 )
 def test_a_mongodb_that_shows_its_memory(version: str, takes_zlib: bool, level: Level) -> None:
-    check = servers.judge_mongodb(version, "recovery", takes_zlib)
+    check = mongodb_server.judge_mongodb(version, "recovery", takes_zlib)
     assert (check.level, bool(check.advice)) == (level, level is PROBLEM)
     assert check.found.startswith(f"{version} answers, database recovery")
 
@@ -647,17 +647,17 @@ def test_a_file_that_is_for_everybody_to_read(world: World, tmp_path: Path, monk
     config.chmod(0o644)
     key.touch(0o600)
     resources = world.app.resources
-    assert "no file of this machine" in secrets.secrets(resources).found
+    assert "no file of this machine" in machine.secrets(resources).found
     monkeypatch.setenv("RECOVERY_CONFIG", str(config))
-    assert "no file of this machine" in secrets.secrets(resources).found, "there is no secret in it"
+    assert "no file of this machine" in machine.secrets(resources).found, "there is no secret in it"
     config.write_text('mongo_uri = "mongodb://u:secret@h/"')
-    assert secrets.secrets(resources).found == f"everybody on this machine may read {config}"
+    assert machine.secrets(resources).found == f"everybody on this machine may read {config}"
     config.chmod(0o640)
     own = resources.settings.model_copy(update={"broker_url": f"rediss://h/0?ssl_certfile=/own.pem&ssl_keyfile={key}"})
     with_key = replace(resources, settings=own)
-    assert secrets.secrets(with_key) == model.ok("secrets", f"not for everybody to read: {key}, {config}")
+    assert machine.secrets(with_key) == model.ok("secrets", f"not for everybody to read: {key}, {config}")
     key.chmod(0o604)
-    found = secrets.secrets(with_key)
+    found = machine.secrets(with_key)
     assert (found.level, found.cause) == (WARNING, Cause.SECRETS_READABLE)
     assert found.found == f"everybody on this machine may read {key}"
     assert "chmod 600" in found.advice and "secret@" not in str(found)

@@ -12,8 +12,8 @@ from recovery.cli.hints import hint
 from recovery.cli.show import as_dict
 from recovery.cli.show import look as look_to_show
 from recovery.health.model import Cause, Level
-from recovery.health.pins import judge_decisions, judge_pins
-from recovery.health.process import look
+from recovery.health.process_check import look
+from recovery.health.versions import judge_decisions, judge_pins
 from recovery.records import Decision, DecisionState
 from recovery.rules import Repair, Rule
 from recovery.store.views.refused import PinnedTasks

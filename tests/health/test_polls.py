@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from recovery.health import Level
+from recovery.health.live_workers import Bounds, judge_polls
 from recovery.health.model import Cause
-from recovery.health.polls import Bounds, judge_polls
 from recovery.records import QueueStatistics, Worker
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -9,8 +9,8 @@ import pytest
 
 from recovery.cli.status import look
 from recovery.health import Level
+from recovery.health.live_workers import RECENT, SHOWN
 from recovery.health.model import Cause
-from recovery.health.slots import RECENT, SHOWN
 from recovery.metrics.slots import freed_slots
 from recovery.records import FailingSlots, HungSlot
 from tests.health.conftest import asked, worker

@@ -12,7 +12,7 @@ import pytest
 from recovery import operations
 from recovery.errors import InputError
 from recovery.health.model import Cause, Level
-from recovery.health.operations import operations as check_operations
+from recovery.health.operator_records import operations as check_operations
 from recovery.operations import advance, commands
 from recovery.records import Operation, OperationState
 from recovery.settings import Settings

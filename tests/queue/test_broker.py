@@ -19,7 +19,7 @@ from recovery import Recovery
 from recovery import log_lines as seldom
 from recovery.errors import BrokerError, ServerRefused, ServerUnavailable, ServerUnfit, SettingsError
 from recovery.health.model import Cause
-from recovery.health.servers import redis as check_redis
+from recovery.health.redis_server import redis as check_redis
 from recovery.queue import SETTINGS_CHANGED, Broker
 from recovery.queue import broker as module
 from recovery.settings import Settings

@@ -11,7 +11,7 @@ import pytest
 from recovery.engine.operators.schedules import Schedules
 from recovery.errors import InputError
 from recovery.health.model import Cause, Level
-from recovery.health.schedules import schedules as check_schedules
+from recovery.health.operator_records import schedules as check_schedules
 from recovery.records.schedule import SlotOutcome
 from tests.cli.command import recovery
 from tests.documents import database_of

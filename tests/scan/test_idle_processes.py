@@ -10,7 +10,7 @@ import pytest
 
 import recovery.store as store_module
 from recovery.engine import enqueue
-from recovery.health.process import look
+from recovery.health.process_check import look
 from recovery.operations.kinds import kind_of
 from recovery.records import (
     Decision,

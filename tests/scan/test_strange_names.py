@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from recovery.health.process import look
+from recovery.health.process_check import look
 from recovery.records.ids import new_pass, new_process_id
 from recovery.rules import Rule
 from recovery.store import schema

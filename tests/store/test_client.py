@@ -11,7 +11,7 @@ from pymongo.errors import PyMongoError
 from recovery import Recovery
 from recovery.errors import ServerUnavailable, ServerUnfit
 from recovery.health.model import Cause
-from recovery.health.servers import mongodb
+from recovery.health.mongodb_server import mongodb
 from recovery.settings import Settings
 from recovery.stack import Mongod
 from recovery.stack.mongod import REPLICA_SET

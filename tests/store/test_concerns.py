@@ -16,7 +16,7 @@ from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStart
 from recovery import ProcessBroken, Recovery, Settings
 from recovery.engine.operators.abort import abort_process
 from recovery.engine.operators.schedules import Schedules, declare_schedules
-from recovery.health.servers import concerns
+from recovery.health.mongodb_server import concerns
 from recovery.records import Phase
 from recovery.scan import DecisionScanner
 from recovery.search import parse

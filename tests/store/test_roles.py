@@ -37,7 +37,7 @@ from recovery.errors import (
 )
 from recovery.health import Level, examine, look, repair
 from recovery.health.model import Cause
-from recovery.health.rights import rights
+from recovery.health.mongodb_server import rights
 from recovery.operations import Asked
 from recovery.operations.scheduled import schedule_operation
 from recovery.records import Process, Worker, from_document, shapes_of

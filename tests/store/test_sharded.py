@@ -13,7 +13,7 @@ import pytest
 
 from recovery import Recovery, Settings
 from recovery.errors import ServerSharded
-from recovery.health.servers import mongodb
+from recovery.health.mongodb_server import mongodb
 from recovery.store import check_server
 from recovery.worker.start_up import wait_for_servers
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from celery import Celery
 
-from recovery.health import Level, clocks
+from recovery.health import Level, machine
 from recovery.health.model import Cause
 from recovery.settings import Settings
 from recovery.stack.server_process import HOST
@@ -121,7 +121,7 @@ def test_it_tells_by_how_much_its_clock_is_ahead(emptied: Settings, monkeypatch:
     one.beat_once()  # the first asks the time before it tells
     (told,) = World(emptied).store.workers.all()
     assert told.clock_ahead is not None and 89 < told.clock_ahead < 91
-    check = clocks.judge_clocks({}, [told])
+    check = machine.judge_clocks({}, [told])
     assert (check.level, check.cause) == (Level.PROBLEM, Cause.CLOCKS_APART)
     assert f"{told.name} 90" in check.found or f"{told.name} 89.9" in check.found
 

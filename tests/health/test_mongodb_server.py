@@ -10,9 +10,9 @@ import pytest
 from pymongo import MongoClient
 
 from recovery import Recovery
-from recovery.health import Check, Level, examine, servers
-from recovery.health.members import judge_members, replica_set
+from recovery.health import Check, Level, examine, mongodb_server
 from recovery.health.model import Cause
+from recovery.health.mongodb_server import judge_members, replica_set
 from recovery.settings import load
 from recovery.stack.mongod import Mongod
 from recovery.stack.server_process import free_port
@@ -59,13 +59,13 @@ def test_members_that_go(own_mongod: Mongod) -> None:
     check = wait_until(without_primary, 20, "the step-down")
     assert check is not None and check.level is Level.PROBLEM
     assert "no primary; 1 of 3 members answer, not 127.0.0.1:" in check.found
-    mongodb = servers.mongodb(resources)
+    mongodb = mongodb_server.mongodb(resources)
     assert (mongodb.cause, mongodb.asked) == (Cause.PRIMARY_UNREACHABLE, False)
     assert f"members that do: {own_mongod.address}. An election" in mongodb.found
 
 
 def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "ANSWER_TIMEOUT", 0.3)
+    monkeypatch.setattr(mongodb_server, "ANSWER_TIMEOUT", 0.3)
     resources = Recovery(load(mongo_uri=f"mongodb://127.0.0.1:{free_port()}")).resources
     checks = {check.name: check for check in examine(resources)}
     assert (checks["mongodb"].level, checks["mongodb"].cause) == (Level.PROBLEM, Cause.MONGODB_UNREACHABLE)

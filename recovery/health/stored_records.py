@@ -1,9 +1,10 @@
-"""Checks of the records: has each a deadline, and did processes break?"""
+"""Checks of collections and their records: are the indexes there, has each live record a deadline, can it be read, and
+did processes break?"""
 
 from __future__ import annotations
 
 from recovery.engine import Resources
-from recovery.health.model import Cause, Check, Level, join_names, ok, problem, warning
+from recovery.health.model import Cause, Check, join_names, ok, problem, unread, warning
 from recovery.records import ProcessState
 from recovery.store import Selection, schema
 
@@ -13,11 +14,27 @@ GRAPHS_LOOKED_AT, READ_AT_MOST = 1_000_000, 100_000
 """Live records of a collection that are looked at, those that are due first: each in two or three seconds."""
 
 
+def collections(resources: Resources) -> Check:
+    """Collections, validators and indexes are there and as they should be."""
+    layout = resources.store.layout
+    missing, different = layout.missing(), layout.different()
+    found = [f"missing or out of date: {join_names(missing)}"] if missing else []
+    found += [f"not as it should be: {join_names(different)}"] if different else []
+    if different:
+        # Nothing of ours drops an index: making it again may take minutes, in which scans cost what exists.
+        advice = f"drop it ({'; '.join(different.values())}), then `recovery init`, which makes it again"
+        return problem("collections", Cause.COLLECTIONS_DIFFERENT, "; ".join(found), advice)
+    if missing:
+        advice = "`recovery init` brings them back"
+        return problem("collections", Cause.COLLECTIONS_MISSING, "; ".join(found), advice)
+    return ok("collections", "all there, with validators and indexes")
+
+
 def deadlines(resources: Resources) -> Check:
     """Every live record has a deadline, at which somebody looks at it: within ten years. Costs what is live, up to a
     million graphs."""
     if lacking := _lacking(resources, "deadline", "deadlineMissing"):
-        return _unread("deadlines", lacking)
+        return unread("deadlines", join_names(lacking))
     missing = resources.store.overview.without_deadline(GRAPHS_LOOKED_AT)
     for name, count in resources.store.unreachable_deadlines.count().items():
         missing[name] += count
@@ -37,7 +54,7 @@ def deadlines(resources: Resources) -> Check:
 def damaged(resources: Resources) -> Check:
     """Every live record can be read. Costs what is live, up to a hundred thousand of each kind."""
     if lacking := _lacking(resources, "deadline"):
-        return _unread("damage", lacking)
+        return unread("damage", join_names(lacking))
     found = list(resources.store.damaged.find(DAMAGED_TOLD, READ_AT_MOST))
     if not found:
         return ok("damage", f"every live record can be read{_of_the_first(resources, READ_AT_MOST, 'each kind')}")
@@ -59,7 +76,7 @@ def _of_the_first(resources: Resources, most: int, what: str) -> str:
 def broken(resources: Resources) -> Check:
     """No process is broken: each that is waits for an operator, who restarts or aborts it."""
     if lacking := _lacking(resources, "deadline", "unsuccessful"):
-        return _unread("processes", lacking)
+        return unread("processes", join_names(lacking))
     counts = resources.store.overview.processes()
     running, broken_ones = counts[ProcessState.RUNNING], counts[ProcessState.BROKEN]
     found = f"{running:,} running, {broken_ones:,} broken, {counts[ProcessState.ABORTED]:,} aborted"
@@ -89,9 +106,3 @@ def count_unlisted(resources: Resources) -> int:
 def _lacking(resources: Resources, *names: str) -> list[str]:
     missing = resources.store.layout.missing()
     return [one for one in missing if one.startswith("index ") and one.rpartition(".")[2] in names]
-
-
-def _unread(name: str, lacking: list[str]) -> Check:
-    # Not a problem of its own: `collections` tells of it.
-    found = f"not asked without {join_names(lacking)}: all records would be read"
-    return Check(name, Level.WARNING, Cause.INDEX_MISSING, found, "see `collections`", asked=False)

@@ -15,7 +15,7 @@ from datetime import datetime
 from recovery.engine import Applier, Resources
 from recovery.engine.operators.auditing import audited
 from recovery.errors import ProcessNotFound, StoreError
-from recovery.health import pins, waiting
+from recovery.health import untaken_tasks, versions
 from recovery.records import given
 from recovery.repair import Done, Reading, Repairer, diagnose, readings
 from recovery.rules import Finding, Repair, Snapshot, Surroundings
@@ -104,8 +104,8 @@ def _look(resources: Resources, process_id: str) -> Examination:
     # Scanners tell what waits for nobody at its deadlines, which are ever rarer; who asks is told at once.
     actors = {decision.actor for decision in snapshot.decisions.values()}
     queues = resources.store.waiting.by_actor(count_served=False, wanted=actors)
-    pinned = pins.pinned_in_vain(resources, snapshot.decisions.values())
-    found = waiting.findings(snapshot, diagnosis.findings, queues, pinned)
+    pinned = versions.pinned_in_vain(resources, snapshot.decisions.values())
+    found = untaken_tasks.findings(snapshot, diagnosis.findings, queues, pinned)
     return Examination(snapshot, tuple(found), diagnosis.around)
 
 

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from recovery.cli.main import app as command
 from recovery.health import Level
+from recovery.health.beat_and_scanners import SCANNERS, Nudging, judge_beat, judge_scanners
 from recovery.health.model import Cause
-from recovery.health.scanners import SCANNERS, Nudging, judge_beat, judge_scanners
 from recovery.queue.broker import NUDGED
 from recovery.records import Decision, DecisionState, ScannerRun
 from recovery.worker.beat import keep_short
