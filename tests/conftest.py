@@ -20,7 +20,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from recovery.engine import Registrar
-from recovery.metrics import bounded
+from recovery.metrics import registry
 from recovery.settings import Settings, load
 from recovery.stack import Stack
 from tests import durations
@@ -114,7 +114,7 @@ def pytest_runtest_teardown() -> None:
 @pytest.fixture(autouse=True)
 def no_strangers() -> None:
     """Names that other tests made up take no room from those of this one."""
-    bounded._strangers.clear()
+    registry._strangers.clear()
 
 
 @pytest.fixture(scope="session")

@@ -6,11 +6,9 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from recovery.errors import StoreError
-
 if TYPE_CHECKING:  # a command that asks nothing of the servers does without their drivers
     from recovery.engine import Resources
-    from recovery.metrics.carried import Counted
+    from recovery.metrics.carried_counts import Counted
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """Environment variable: where prometheus-client keeps files of what many processes count."""
@@ -30,7 +28,7 @@ def _counted() -> Counted:
     """Return what was counted so far: nothing, if the metrics were never imported, as in most commands."""
     if not _counts():
         return {}
-    from recovery.metrics.carried import counted
+    from recovery.metrics.carried_counts import counted
 
     return counted()
 
@@ -61,12 +59,6 @@ def leave() -> None:
     resources, before = _connected.pop()
     if not _counts():
         return
-    from recovery.metrics.carried import as_samples, grown
-    from recovery.store.views.overview import time_limit
+    from recovery.metrics import carried_counts
 
-    if samples := as_samples(grown(before)):
-        try:
-            with time_limit(TIME_LIMIT):
-                resources.store.left_counts.leave(samples)
-        except StoreError:
-            pass
+    carried_counts.leave(resources.store, before, TIME_LIMIT)

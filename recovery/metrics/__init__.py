@@ -1,4 +1,5 @@
-"""Prometheus metrics: what is counted (`registry`) and how it is served (`exporter`, `server`)."""
+"""Prometheus metrics: what is counted (`registry`), what the servers are asked for scrapes (`answers`, `collectors`),
+how it is served (`exporter`), and how counts of other processes come to it (`multiprocess`, `carried_counts`)."""
 
 from recovery.metrics.registry import (
     ACTOR_WORK_TIMEOUTS,

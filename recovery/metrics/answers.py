@@ -31,9 +31,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from prometheus_client import Metric
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from recovery.metrics.slots import freed_slots
 from recovery.records import UNENDED_PROCESSES, Totals
 from recovery.records.operation import UNDER_WAY
 from recovery.store import ActorQueue, Store
@@ -74,8 +73,15 @@ def scanners(store: Store) -> list[Metric]:
 
 
 def hung(store: Store) -> list[Metric]:
-    """Slots that were freed."""
-    return [freed_slots(store)]
+    """Slots that were freed of attempts that hung, by actor. An actor that never hung has 0: its first is an increase.
+
+    Asked for, not counted: where threads hang their worker ends, and what it had counted would end with it.
+    """
+    freed = CounterMetricFamily("recovery_hung_slots", "Slots freed of attempts that hung.", labels=["actor"])
+    counts = dict.fromkeys(store.actors.stored(), 0) | {one.id: one.slots for one in store.hung.freed()}
+    for actor, slots in sorted(counts.items()):
+        freed.add_metric([actor], slots)
+    return [freed]
 
 
 def schedules(store: Store) -> list[Metric]:

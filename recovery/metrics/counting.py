@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from prometheus_client import Histogram
 
-from recovery.metrics import bounded, registry
+from recovery.metrics import registry
 from recovery.records import Process, ProcessState
 from recovery.records.ids import started_at
 
@@ -25,7 +25,7 @@ def begin(actors: Iterable[str]) -> None:
     """Have at 0, from the start, what these actors may lose: else the first loss makes the series, and Prometheus can't
     see that it grew. And have each of them told by its name, whatever other names there are in records."""
     actors = list(actors)
-    bounded.ours(actors)
+    registry.ours(actors)
     for actor in actors:
         registry.ACTOR_WORK_TIMEOUTS.labels(actor)
         for rule in LOST:

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from recovery.engine import Resources
 from recovery.errors import InputError, SweepFailed
-from recovery.metrics.carried import as_samples, carry_samples
+from recovery.metrics.carried_counts import as_samples, carry_samples
 from recovery.operations.advance import advance
 from recovery.records import Operation, OperationState
 from recovery.records.operation_parts import RangeState

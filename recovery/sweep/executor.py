@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from recovery.engine import Applier
 from recovery.engine.isolation import in_a_line
-from recovery.metrics.carried import Counted, counted, grown
+from recovery.metrics.carried_counts import Counted, counted, grown
 from recovery.operations import OperationWorker
 from recovery.records.given import is_finite
 from recovery.settings import Settings

@@ -172,7 +172,7 @@ class CounterFile(MmapedDict):
         self._m[place : place + _VALUE.size] = _VALUE.pack(value, timestamp)
 
     def _init_value(self, key: str) -> None:
-        # A key is at most twice its characters as JSON; see `bounded` for how long a label may be.
+        # A key is at most twice its characters as JSON; see `registry` for how long a label may be.
         need = self._used + 4 * len(key) + 64
         if need > self._capacity:
             self._grow(need)

@@ -26,6 +26,7 @@ from kombu import Consumer, Exchange, Queue
 
 from recovery.engine import Keys, Recovery
 from recovery.errors import StoreError
+from recovery.metrics.carried_counts import CountsTaker
 from recovery.records import ScannerRun
 from recovery.scan import (
     DecisionScanner,
@@ -37,7 +38,6 @@ from recovery.scan import (
     WorkerScanner,
 )
 from recovery.scan.errands import CensusTaker
-from recovery.scan.left_counts import CountsTaker
 from recovery.store import schema
 from recovery.store.views.scanners import Scanners
 from recovery.threads import ServiceThread

@@ -11,7 +11,7 @@ from recovery import Promise, Recovery, Settings
 from recovery.cli import awaiting
 from recovery.errors import ResultTimeout
 from recovery.health.actor_queues import actors as doctors_actors
-from recovery.metrics.asked import Asked
+from recovery.metrics.collectors import ServerCollector
 from recovery.records import ErrorInfo
 from tests.cli.test_waiting import done, refused, serve
 from tests.world import World
@@ -84,7 +84,7 @@ def found(process_id: str) -> list[tuple[str, str]]:
 
 def unserved(world: World) -> dict[str, float]:
     """The metric, by actor."""
-    asked = Asked(world.store, world.app.resources.broker).collect()
+    asked = ServerCollector(world.store, world.app.resources.broker).collect()
     (metric,) = (one for one in asked if one.name == "recovery_queued_unserved")
     return {sample.labels["actor"]: sample.value for sample in metric.samples if sample.value}
 

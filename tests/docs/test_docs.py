@@ -20,7 +20,7 @@ from recovery import ProcessBroken, Recovery, Settings, metrics
 from recovery.cli.start import value
 from recovery.demo.progress import summary
 from recovery.demo.report import Report
-from recovery.metrics.asked import Asked
+from recovery.metrics.collectors import ServerCollector
 from recovery.queue import Broker
 from recovery.records import ActorPreferences, Operation, OperationKind, ProcessTypePreferences, ScannerRun, Schedule
 from recovery.records.preferences import setting_names
@@ -73,7 +73,7 @@ def test_every_metric_is_on_its_page_and_no_other(settings: Settings) -> None:
     store.schedules.insert(Schedule(id="some", type="some"))
     store.operations.insert(Operation(id=0, kind=OperationKind.CHECK, who="me", why="a test"), 60)
     assert CensusTaker(store).take_if_due()
-    asked = Asked(store, Broker(settings.broker_url))
+    asked = ServerCollector(store, Broker(settings.broker_url))
     found |= {_asked(metric): _labels(metric) for metric in asked.collect()}
     page = (DOCS / "metrics.md").read_text()
     rows = re.findall(r"^\| `(recovery_\w+)` \|([^|]*)\|", page, re.MULTILINE)

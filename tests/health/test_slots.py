@@ -11,7 +11,7 @@ from recovery.cli.status import look
 from recovery.health import Level
 from recovery.health.live_workers import RECENT, SHOWN
 from recovery.health.model import Cause
-from recovery.metrics.slots import freed_slots
+from recovery.metrics.answers import hung
 from recovery.records import FailingSlots, HungSlot
 from tests.health.conftest import asked, worker
 from tests.world import World
@@ -70,7 +70,8 @@ def test_what_was_freed_is_told_for_a_while(world: World) -> None:
 def test_the_metric_begins_at_0(world: World, freed: int) -> None:
     for _ in range(freed):
         world.store.hung.note_freed("add", "w@host", TASK)
-    (sample,) = freed_slots(world.store).samples
+    (freed,) = hung(world.store)
+    (sample,) = freed.samples
     assert (sample.name, sample.labels, sample.value) == ("recovery_hung_slots_total", {"actor": "add"}, freed)
 
 

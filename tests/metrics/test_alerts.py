@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from recovery.metrics import asked
-from recovery.metrics.asked import Asked
+from recovery.metrics import collectors
+from recovery.metrics.collectors import ServerCollector
 from recovery.queue import Broker
 from recovery.records import ActorPreferences, Decision, DecisionState, Marker, ScannerRun, Worker
 from recovery.records.schedule import Disabled, Schedule
@@ -140,9 +140,9 @@ CASES: dict[str, tuple[Callable[[Cluster], None], dict[str, list[str]]]] = {
 
 
 def scraped(cluster: Cluster, case: str, monkeypatch: pytest.MonkeyPatch) -> Samples:
-    monkeypatch.setattr(asked, "ASK_TIMEOUT", 0.3 if case == "mongodb away" else asked.ASK_TIMEOUT)
+    monkeypatch.setattr(collectors, "ASK_TIMEOUT", 0.3 if case == "mongodb away" else collectors.ASK_TIMEOUT)
     CASES[case][0](cluster)
-    return samples(Asked(cluster.asked, cluster.broker).collect())
+    return samples(ServerCollector(cluster.asked, cluster.broker).collect())
 
 
 @pytest.mark.parametrize("case", CASES)

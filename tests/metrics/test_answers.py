@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from recovery.metrics import answers
-from recovery.metrics.asked import Asked
+from recovery.metrics.collectors import ServerCollector
 from recovery.queue import Broker
 from recovery.records import (
     ActorPreferences,
@@ -41,7 +41,7 @@ def told(store: Store, settings: Settings) -> dict[str, dict[tuple[str, ...], fl
     """{metric: {values of its labels: value}}"""
     return {
         family.name: {tuple(sample.labels.values()): sample.value for sample in family.samples}
-        for family in Asked(store, Broker(settings.broker_url)).collect()
+        for family in ServerCollector(store, Broker(settings.broker_url)).collect()
     }
 
 

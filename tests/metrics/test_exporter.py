@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from recovery import Recovery, Settings
 from recovery.demo.app import APP, PROCESS, collect, workflow, workflow_task
 from recovery.errors import PortTaken
-from recovery.metrics import asked, exporter, shared
+from recovery.metrics import collectors, exporter
 from recovery.queue import Broker
 from recovery.records import Worker
 from recovery.settings import load
@@ -40,7 +40,7 @@ def measured(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 @pytest.fixture
 def served(measured: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    monkeypatch.setattr(shared, "KEPT", 0.0)
+    monkeypatch.setattr(collectors, "KEPT", 0.0)
     store = Store(measured)
     creation.create(store.database)
     server = exporter.serve(measured, store, Broker(measured.broker_url))
@@ -168,7 +168,7 @@ def test_without_redis_the_rest_is_served(measured: Settings) -> None:
 
 
 def test_without_mongodb_the_rest_is_served(measured: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asked, "ASK_TIMEOUT", 0.2)
+    monkeypatch.setattr(collectors, "ASK_TIMEOUT", 0.2)
     away = load(mongo_uri=f"mongodb://127.0.0.1:{free_port()}")
     with exporter.serve(measured, Store(away), Broker(measured.broker_url)) as server:
         found = scrape(measured)
@@ -197,8 +197,8 @@ def test_a_thousand_scrapes_ask_the_servers_no_more_than_one(measured: Settings)
             assert answers.result(30) == [1] * 10
         lasted = time.monotonic() - begun
         server.shutdown()
-    assert 1 <= len(asked_at) <= 1 + lasted / shared.KEPT
-    assert all(later - earlier >= shared.KEPT for earlier, later in pairwise(asked_at))
+    assert 1 <= len(asked_at) <= 1 + lasted / collectors.KEPT
+    assert all(later - earlier >= collectors.KEPT for earlier, later in pairwise(asked_at))
 
 
 @pytest.mark.thorough
@@ -206,7 +206,7 @@ def test_an_answer_is_kept_no_longer_than_a_moment(measured: Settings) -> None:
     with exporter.serve(measured, Store(measured), Broker(measured.broker_url)) as server:
         scrape(measured)
         Store(measured).workers.beat(Worker(id="new", name="new", host="", pid=1, pid_started=1), 60.0)
-        wait_until(lambda: scrape(measured)["recovery_workers_alive", ()] == 1, 3 * shared.KEPT, "the new worker")
+        wait_until(lambda: scrape(measured)["recovery_workers_alive", ()] == 1, 3 * collectors.KEPT, "the new worker")
         server.shutdown()
 
 

@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from recovery import log_lines as seldom
-from recovery.metrics import server as module
-from recovery.metrics.server import MAX_CONNECTIONS, MetricsServer
+from recovery.metrics import exporter
+from recovery.metrics.exporter import MAX_CONNECTIONS, MetricsServer
 from recovery.stack.server_process import HOST, free_port
 from tests.waiting import wait_until
 
@@ -91,7 +91,7 @@ def test_hundreds_that_never_ask(serve: Callable[..., Served], said: bytes) -> N
 
 def test_who_sends_for_ever_is_ended(serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte comes in time; the request never does."""
-    monkeypatch.setattr(module, "REQUEST_TIMEOUT", 0.5)
+    monkeypatch.setattr(exporter, "REQUEST_TIMEOUT", 0.5)
     served = serve()
     slow = served.connect(b"GET /metrics HTTP/1.1\r\n")
 
@@ -107,7 +107,7 @@ def test_who_sends_for_ever_is_ended(serve: Callable[..., Served], monkeypatch: 
 
 
 def test_who_does_not_read_is_ended(serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CONNECTION_TIMEOUT", 0.5)
+    monkeypatch.setattr(exporter, "CONNECTION_TIMEOUT", 0.5)
 
     def much(_environ: Any, start_response: Any) -> list[bytes]:
         start_response("200 OK", [])
@@ -121,7 +121,7 @@ def test_who_does_not_read_is_ended(serve: Callable[..., Served], monkeypatch: p
 
 def test_who_is_being_answered_is_not_driven_out(serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> None:
     """While all places are taken by those that asked, one more waits for a place, and no longer than a moment."""
-    monkeypatch.setattr(module, "PLACE_TIMEOUT", 0.2)
+    monkeypatch.setattr(exporter, "PLACE_TIMEOUT", 0.2)
     go = threading.Event()
     begun = threading.Semaphore(0)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from recovery.errors import StoreUnavailable
-from recovery.metrics.asked import Asked
+from recovery.metrics.collectors import ServerCollector
 from recovery.queue import Broker
 from recovery.records import Census, Process, ProcessState, ProcessTypePreferences
 from recovery.scan import errands as census
@@ -40,7 +40,7 @@ def told(store: Store, emptied: Settings, metric: str) -> dict[tuple[str, ...], 
     """{values of its labels: value}"""
     return {
         tuple(sample.labels.values()): sample.value
-        for family in Asked(store, Broker(emptied.broker_url)).collect()
+        for family in ServerCollector(store, Broker(emptied.broker_url)).collect()
         if family.name == metric
         for sample in family.samples
     }

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from recovery.cli.main import app
 from recovery.engine import Resources
 from recovery.errors import ServerUnavailable, SparkUnavailable, StoreUnavailable, SweepFailed, UnknownProcessType
-from recovery.metrics import LAG, REPAIRS, carried
+from recovery.metrics import LAG, REPAIRS, carried_counts
 from recovery.operations import OperationWorker
 from recovery.records import Decision, DecisionState, OperationState, ProcessState, ProcessTypePreferences
 from recovery.records.ids import new_process_id, record_id
@@ -256,10 +256,10 @@ def test_what_executors_count_is_counted_here(database: Database, settings: Sett
 
     for _ in range(3):
         database.add(work_timeout)
-    before, counted = repaired(), carried.counted()
+    before, counted = repaired(), carried_counts.counted()
     assert sweep(settings, repair=True).repaired == {Rule.WORK_TIMEOUT: 3}
     assert repaired() - before == 3
-    lag = {name: value for (name, _), value in carried.grown(counted).items() if name.startswith(LAG._name)}
+    lag = {name: value for (name, _), value in carried_counts.grown(counted).items() if name.startswith(LAG._name)}
     assert lag.keys() == {f"{LAG._name}_bucket", f"{LAG._name}_sum"} and lag[f"{LAG._name}_sum"] > 0
 
 
@@ -283,8 +283,8 @@ def test_a_task_that_fails_loses_no_counts(
     monkeypatch.setattr(drive, "run", in_this_process)
     monkeypatch.setattr(drive, "RETRY_AFTER", 0.01)
     driver, operation = drive.Driver(SparkContext.getOrCreate(), resources, "driver"), ask(resources, here=True)
-    before = carried.counted()
-    while next(iter(done := carried.grown(before)), None) is None:
+    before = carried_counts.counted()
+    while next(iter(done := carried_counts.grown(before)), None) is None:
         assert driver.step(operation.id)
     # Here it was counted where it is carried to: twice.
     assert list(done.values()) == [2 * (2 + 1 + 3)]

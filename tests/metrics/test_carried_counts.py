@@ -10,10 +10,9 @@ from recovery import metrics
 from recovery.cli import counting
 from recovery.engine import Resources
 from recovery.errors import StoreUnavailable
-from recovery.metrics import bounded
-from recovery.metrics.carried import carry_samples, counted, grown
+from recovery.metrics import registry
+from recovery.metrics.carried_counts import CountsTaker, carry_samples, counted, grown
 from recovery.records import ErrorInfo, Sample
-from recovery.scan.left_counts import CountsTaker
 from recovery.settings import Settings
 from recovery.store import Store, creation, schema
 from recovery.store.operators.left_counts import LeftCountRecords
@@ -91,7 +90,7 @@ def test_what_is_no_counter_of_ours_is_passed_over(settings: Settings) -> None:
 
 
 def test_what_was_left_begins_no_series_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded, "STRANGERS_SERIES", len(metrics.REQUEUES._metrics) + 2)
+    monkeypatch.setattr(registry, "STRANGERS_SERIES", len(metrics.REQUEUES._metrics) + 2)
     made = [Sample(name="recovery_requeues_total", labels={"reason": "DUE", "actor": f"made up {n}"}, value=1)
             for n in range(5)]  # fmt: skip
     before = counted()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
-from recovery.metrics import bounded
-from recovery.metrics.bounded import MAX_LABEL, OTHER, Counter, Histogram
+from recovery.metrics import registry as bounds
+from recovery.metrics.registry import MAX_LABEL, OTHER, Counter, Histogram
 
 NAMED = ("made-up-0", "made-up-1", "made-up-2", OTHER, "pack")
 
 
 def test_beyond_so_many_they_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded, "STRANGERS_SERIES", 3)
+    monkeypatch.setattr(bounds, "STRANGERS_SERIES", 3)
     registry = CollectorRegistry()
     counter = Counter("made_up", "For this.", ["type", "state"], registry=registry)
     histogram = Histogram("made_up_seconds", "For this.", ["type"], registry=registry)
@@ -29,14 +29,14 @@ def test_beyond_so_many_they_are_counted_together(monkeypatch: pytest.MonkeyPatc
 
 def test_what_is_ours_is_told_by_its_name_beside_any_number_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever starts processes may make up names, and they must not take the place of what this process serves."""
-    monkeypatch.setattr(bounded, "_ours", set())
-    monkeypatch.setattr(bounded, "_strangers", set())
-    monkeypatch.setattr(bounded, "MAX_STRANGERS", 2)
+    monkeypatch.setattr(bounds, "_ours", set())
+    monkeypatch.setattr(bounds, "_strangers", set())
+    monkeypatch.setattr(bounds, "MAX_STRANGERS", 2)
     registry = CollectorRegistry()
     counter = Counter("made_up", "For this.", ["rule", "actor"], registry=registry)
     for number in range(5):
         counter.labels("DUE", f"made-up-{number}").inc()
-    bounded.ours(["pack"])
+    bounds.ours(["pack"])
     counter.labels("DUE", "pack").inc()
     counted = {actor: registry.get_sample_value("made_up_total", {"rule": "DUE", "actor": actor}) for actor in NAMED}
     assert counted == {"made-up-0": 1, "made-up-1": 1, "made-up-2": None, OTHER: 3, "pack": 1}

@@ -1,19 +1,40 @@
-"""What was counted in a process that nobody scrapes, carried to one that is: counters, and histograms by bucket."""
+"""Counts that are carried between programs: from one that nobody scrapes to one that is.
+
+A Spark task hands its counts to its driver with its result. A command leaves them in MongoDB when it ends (`leave`),
+and a worker takes them up (`CountsTaker`): from then on they are this worker's. Counters are carried whole, and
+histograms bucket by bucket. Nothing is decided by a count, so one that is lost on the way is a count too few.
+"""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
 
 from prometheus_client import Metric
 
+from recovery.errors import StoreError
+from recovery.log_lines import Seldom
 from recovery.metrics import registry
-from recovery.metrics.bounded import Counter, Histogram
+from recovery.metrics.registry import Counter, Histogram
 from recovery.records import Sample
+from recovery.wording import printable
+
+if TYPE_CHECKING:  # Spark's executors count without MongoDB's driver
+    from recovery.store import Store
 
 OneOf = TypeVar("OneOf", Counter, Histogram)
 log = logging.getLogger(__name__)
+
+TAKE_EVERY = 5.0
+"""Seconds between two looks for counts that were left: who watches a dashboard sees them at the next scrape."""
+PAGE = 100
+"""Programs whose counts are taken at once."""
+LOG_EVERY = 300.0
+ERROR_LENGTH = 300
+"""Characters of an error in the log."""
 
 Counted = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
 """{(sample, its labels): by how much it grew}. A sample of a bucket counts that bucket alone."""
@@ -105,3 +126,38 @@ def _first(metric: Metric) -> float:
 
 def _labels(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(labels.items()))
+
+
+def leave(store: Store, before: Counted, seconds: float) -> None:
+    """Leave in MongoDB what was counted since then, for a worker. Does not raise if MongoDB does not take it within so
+    many seconds: then it is a count too few."""
+    from recovery.store.views.overview import time_limit
+
+    if samples := as_samples(grown(before)):
+        with suppress(StoreError), time_limit(seconds):
+            store.left_counts.leave(samples)
+
+
+class CountsTaker:
+    """Takes up the counts that other programs left, now and then. For one thread."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._said = store, Seldom(log, LOG_EVERY)
+        self._look_at = float("-inf")
+
+    def take_if_due(self) -> int:
+        """Take up what was left since, if it is time, and return of how many programs. Does not raise if MongoDB is
+        away."""
+        if time.monotonic() < self._look_at:
+            return 0
+        self._look_at = time.monotonic() + TAKE_EVERY
+        try:
+            taken = self._store.left_counts.take(PAGE)
+        except StoreError as error:
+            self._said.warning(
+                "what commands counted is not taken up (%s)", printable(" ".join(str(error).split())[:ERROR_LENGTH])
+            )
+            return 0
+        for left in taken:
+            carry_samples(left.samples)
+        return len(taken)

@@ -1,21 +1,21 @@
-"""What the servers are asked for scrapes, since no counter knows it: `answers` tells what each is asked, `Asked` asks.
-
-All but which servers answered are of the whole cluster, the same from every worker. A server that does not answer in
-time leaves out its own, and the rest is served.
+"""What a scrape collects: what the worker's processes counted (`WorkerCounts`), and what the servers are asked, where
+no counter knows it (`ServerCollector`). Each answer is kept for a second and shared by all who ask (`Shared`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterable
 
-from prometheus_client import Metric
+from prometheus_client import REGISTRY, Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from recovery.installed import library_version
 from recovery.log_lines import Seldom
-from recovery.metrics import answers
+from recovery.metrics import answers, multiprocess
 from recovery.metrics.answers import Messages
 from recovery.store import ActorQueue, Store
 from recovery.store.views.overview import time_limit
@@ -26,8 +26,12 @@ ASK_TIMEOUT = 3.0
 """For all that MongoDB is asked: far below the 10 s after which Prometheus gives up a scrape."""
 
 
-class Asked(Collector):
-    """What the servers say when they are asked."""
+class ServerCollector(Collector):
+    """What the servers say when they are asked, as `answers` asks them.
+
+    All but which servers answered is of the whole cluster, the same from every worker. If a server does not answer in
+    time its metrics are left out, and the rest is served.
+    """
 
     def __init__(self, store: Store, broker: Messages) -> None:
         self._store, self._broker = store, broker
@@ -81,3 +85,48 @@ def _build() -> Metric:
 
 def _up(name: str, server: str, answered: bool) -> Metric:
     return GaugeMetricFamily(f"recovery_{name}_up", f"Whether {server} answered this worker.", value=int(answered))
+
+
+class WorkerCounts(Collector):
+    """What this worker's processes counted: from the files they keep in `folder`, or, without one, from here."""
+
+    def __init__(self, folder: str | None) -> None:
+        self._folder = folder
+
+    def describe(self) -> list[Metric]:
+        """Nothing: else registering would collect."""
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        """Asked for at every scrape."""
+        return multiprocess.collect(self._folder) if self._folder else REGISTRY.collect()
+
+
+KEPT = 1.0
+"""Seconds. What is told within 10 s may be as old as this, and Prometheus asks once in 15."""
+
+
+class Shared(Collector):
+    """What another collector says, asked once a second at most. Who asks meanwhile waits for that answer.
+
+    So a connection to the metrics' port costs what it takes to write the answer down: no query of MongoDB, and no look
+    at the files of a worker's processes.
+    """
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+        self._lock = threading.Lock()
+        self._found: list[Metric] = []
+        self._at = float("-inf")
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: else registering would ask."""
+        return []
+
+    def collect(self) -> list[Metric]:
+        """Asked for at every scrape. An error is not kept: the next one asks again."""
+        with self._lock:
+            if time.monotonic() - self._at >= KEPT:
+                self._found = list(self._collector.collect())
+                self._at = time.monotonic()
+            return self._found
