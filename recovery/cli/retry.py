@@ -13,7 +13,7 @@ from recovery.cli.output import AppOption, JsonOption, paragraphs
 
 if TYPE_CHECKING:
     from recovery.records import RetryOptions
-    from recovery.retry import Backoff, Catalogue, Explanation
+    from recovery.retry import Backoff, Catalogue, ErrorExplanation
 
 GROUP = """Ask what would become of an error, and when it would be tried again.
 
@@ -235,7 +235,7 @@ def _number(text: str) -> int:
         raise InputError(f"--status {text}: must be a number, for example 4040 or 0x86") from None
 
 
-def _lines(found: Explanation) -> list[str]:
+def _lines(found: ErrorExplanation) -> list[str]:
     from recovery.wording import show_duration
 
     delay = show_duration(round(found.delay_seconds, 3)) if found.delay_seconds is not None else "–"

@@ -29,9 +29,9 @@ from typing import TypeVar
 from recovery import metrics
 from recovery.addresses import public
 from recovery.engine.resources import Resources
-from recovery.retry import BestEffort, Call
+from recovery.retry import BestEffort, ServerCall
 from recovery.retry.breaker import CircuitBreaker
-from recovery.retry.catalogues.servers import by_driver
+from recovery.retry.catalogues.own import by_driver
 from recovery.retry.in_place import call, guarded
 from recovery.retry.strategies import Stop, Until
 from recovery.waits import waits
@@ -62,7 +62,7 @@ def through_outage(resources: Resources, step: Callable[[], T], seconds: float, 
 
     over = Stop(lambda _request, _reason: is_last)
     with waits().noted(what):
-        request = Call(what, Until(over, BestEffort(pause)), idempotent=True)
+        request = ServerCall(what, Until(over, BestEffort(pause)), idempotent=True)
         # The breaker logs the outage, once for all calls of this process.
         return call(attempt, request, classified=by_driver, level=logging.DEBUG)
 

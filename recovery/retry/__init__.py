@@ -1,7 +1,7 @@
 """Retry: whether what failed is tried again, when, and until when. Two documents, made one.
 
 Hive's replication retry gives the classes of errors (`codes`), the policy (`policy`) and its cycle; Couchbase's SDK RFC
-49 the reasons (`reasons`), requests (`request`), strategies (`strategies`) and the orchestrator (`orchestrator`). A
+49 the reasons (`reasons`), requests and strategies (`strategies`) and the orchestrator (`orchestrator`). A
 `catalogue` maps an error to both, a code and a reason; `catalogues` are those that are shipped. `explain` answers
 what would become of an error. Pure: no driver is imported, and nothing is asked of a server.
 """
@@ -15,15 +15,13 @@ from recovery.exports import exported
 if TYPE_CHECKING:
     from recovery.retry.catalogue import Catalogue, Catalogues, Classified, Entry, classify
     from recovery.retry.catalogues import SHIPPED, shipped
-    from recovery.retry.codes import GENERIC_ERROR, ErrorClass, ErrorCode
-    from recovery.retry.error_map import ErrorMap
-    from recovery.retry.explain import Explanation, explain_code, explain_couchbase, explain_error, explain_reason
+    from recovery.retry.codes import GENERIC_ERROR, ErrorClass, ErrorCode, ErrorMap
+    from recovery.retry.explain import ErrorExplanation, explain_code, explain_couchbase, explain_error, explain_reason
     from recovery.retry.extending import in_use, of_class
     from recovery.retry.orchestrator import Ruling, Verdict, controlled_backoff, maybe_retry
     from recovery.retry.policy import Backoff, Cycle, follow
     from recovery.retry.reasons import REASONS, Reason, reason_of
-    from recovery.retry.request import Call, Request
-    from recovery.retry.strategies import BestEffort, Durable, RetryAction, RetryStrategy
+    from recovery.retry.strategies import BestEffort, Durable, Request, RetryAction, RetryStrategy, ServerCall
 
 __all__ = [
     "GENERIC_ERROR",
@@ -31,7 +29,6 @@ __all__ = [
     "SHIPPED",
     "Backoff",
     "BestEffort",
-    "Call",
     "Catalogue",
     "Catalogues",
     "Classified",
@@ -40,13 +37,14 @@ __all__ = [
     "Entry",
     "ErrorClass",
     "ErrorCode",
+    "ErrorExplanation",
     "ErrorMap",
-    "Explanation",
     "Reason",
     "Request",
     "RetryAction",
     "RetryStrategy",
     "Ruling",
+    "ServerCall",
     "Verdict",
     "classify",
     "controlled_backoff",
@@ -67,14 +65,12 @@ __getattr__ = exported(
     {
         "catalogue": "Catalogue Catalogues Classified Entry classify",
         "catalogues": "SHIPPED shipped",
-        "codes": "GENERIC_ERROR ErrorClass ErrorCode",
-        "error_map": "ErrorMap",
-        "explain": "Explanation explain_code explain_couchbase explain_error explain_reason",
+        "codes": "GENERIC_ERROR ErrorClass ErrorCode ErrorMap",
+        "explain": "ErrorExplanation explain_code explain_couchbase explain_error explain_reason",
         "extending": "in_use of_class",
         "orchestrator": "Ruling Verdict controlled_backoff maybe_retry",
         "policy": "Backoff Cycle follow",
         "reasons": "REASONS Reason reason_of",
-        "request": "Call Request",
-        "strategies": "BestEffort Durable RetryAction RetryStrategy",
+        "strategies": "BestEffort Durable Request RetryAction RetryStrategy ServerCall",
     },
 )

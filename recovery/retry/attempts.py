@@ -29,7 +29,7 @@ CODES = 16
 with a new code at each attempt ends as well."""
 
 
-class Refusal(StrEnum):
+class RetryRefusal(StrEnum):
     """Why what failed is not tried again; label of a metric."""
 
     NOT_RETRIABLE = "not_retriable"
@@ -66,7 +66,7 @@ class Answer:
 
     delay: float = 0.0
     state: RetryState | None = None
-    refusal: Refusal | None = None
+    refusal: RetryRefusal | None = None
     why: str = ""
 
 
@@ -94,10 +94,10 @@ async def answer(decision: Decision, error: ErrorInfo, found: Classified, terms:
     was `found`. Does not raise: a strategy that does refuses."""
     code, reason = found.code, found.reason
     if not terms.enabled:
-        return Answer(refusal=Refusal.OFF, why="retry is off")
+        return Answer(refusal=RetryRefusal.OFF, why="retry is off")
     if not found.is_retriable:
         why = "no catalogue knows it" if code is GENERIC_ERROR else f"{code.name} is {code.error_class}"
-        return Answer(refusal=Refusal.NOT_RETRIABLE, why=why)
+        return Answer(refusal=RetryRefusal.NOT_RETRIABLE, why=why)
     policy, held = Backoff.of(*terms.options), decision.retry
     before = _before(held, code.number)
     cycle = Cycle(code.number)
@@ -116,15 +116,17 @@ async def answer(decision: Decision, error: ErrorInfo, found: Classified, terms:
     ruling = await rule(request, reason)
     if ruling.verdict is Verdict.FAIL:
         if not (reason.always_retry or may_be_sent_again(request, reason)):
-            return Answer(refusal=Refusal.NOT_IDEMPOTENT, why=f"{reason.meaning}, and it is not idempotent")
-        return Answer(refusal=Refusal.STRATEGY, why=ruling.why)
+            return Answer(refusal=RetryRefusal.NOT_IDEMPOTENT, why=f"{reason.meaning}, and it is not idempotent")
+        return Answer(refusal=RetryRefusal.STRATEGY, why=ruling.why)
     # A server that says when it is to be asked again knows better than any policy.
     delay = max(ruling.delay, found.retry_after or 0.0)
     if cycle.seconds + delay > policy.total:
         total = show_duration(policy.total)
-        return Answer(refusal=Refusal.EXHAUSTED, why=f"its total duration of {total} is over after {_times(cycle)}")
+        return Answer(
+            refusal=RetryRefusal.EXHAUSTED, why=f"its total duration of {total} is over after {_times(cycle)}"
+        )
     if ruling.verdict is Verdict.CANCEL or (terms.remaining is not None and delay >= terms.remaining):
-        return Answer(refusal=Refusal.DEADLINE, why="its task_timeout comes before the next retry")
+        return Answer(refusal=RetryRefusal.DEADLINE, why="its task_timeout comes before the next retry")
     request.note_retry(reason)
     return Answer(delay, _state(decision, error, request, policy, now, found, before))
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from recovery.errors import InputError
 from recovery.records import given
-from recovery.retry.codes import GENERIC_ERROR, OUR_OWN, ErrorClass, ErrorCode
-from recovery.retry.error_map import NOT_INDICATED, RETRY_INDICATED, ErrorMap
+from recovery.retry.codes import GENERIC_ERROR, NOT_INDICATED, OUR_OWN, RETRY_INDICATED, ErrorClass, ErrorCode, ErrorMap
 from recovery.retry.reasons import UNKNOWN, Reason
 from recovery.retry.signs import Signs, signs_of
 

@@ -25,7 +25,7 @@ from recovery.retry.strategies import exponential
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class ErrorExplanation:
     """The answer. `delay_seconds` is None where it is not retried."""
 
     reason: str
@@ -53,7 +53,7 @@ def explain_error(  # noqa: PLR0913
     catalogues: tuple[Catalogue, ...] = SHIPPED,
     policy: Backoff = DEFAULT,
     random: Random | None = None,
-) -> Explanation:
+) -> ErrorExplanation:
     """What becomes of an actor's exception of this class, `package.module.Name`. Raises InputError for a name that is
     none. A class that is not installed here is known by its name alone."""
     signs = Signs(_types(name), text, number, frozenset(), status)
@@ -70,7 +70,7 @@ def explain_code(
     catalogues: tuple[Catalogue, ...] = SHIPPED,
     policy: Backoff = DEFAULT,
     random: Random | None = None,
-) -> Explanation:
+) -> ErrorExplanation:
     """What becomes of an error with this code. One that Hive's design classified anew is answered with its number of
     today. Raises InputError for a number in no range."""
     error_class = class_of(number)
@@ -105,7 +105,7 @@ def explain_couchbase(
     error_map_retry: bool | None = None,
     idempotent: bool = False,
     attempt: int = 0,
-) -> Explanation:
+) -> ErrorExplanation:
     """What becomes of an answer of Couchbase, under the best effort strategy."""
     found = couchbase.response(service, status, operation=operation, text=text, error_map_retry=error_map_retry)
     if found.reason is UNKNOWN:
@@ -114,14 +114,14 @@ def explain_couchbase(
     return _best_effort(found, idempotent, attempt)
 
 
-def explain_reason(name: str, *, idempotent: bool = False, attempt: int = 0) -> Explanation:
+def explain_reason(name: str, *, idempotent: bool = False, attempt: int = 0) -> ErrorExplanation:
     """What becomes of a call that failed for this reason, under the best effort strategy. Raises InputError."""
     reason = reason_of(name)
     code = GENERIC_ERROR if reason is UNKNOWN else ErrorCode(20000, reason.name, reason.meaning)
     return _best_effort(Classified(code, reason), idempotent, attempt)
 
 
-def _best_effort(found: Classified, idempotent: bool, attempt: int) -> Explanation:
+def _best_effort(found: Classified, idempotent: bool, attempt: int) -> ErrorExplanation:
     attempt = _attempt(attempt)
     reason = found.reason
     if reason.always_retry:
@@ -140,7 +140,7 @@ def _best_effort(found: Classified, idempotent: bool, attempt: int) -> Explanati
 
 def _by_policy(
     found: Classified, told: str, idempotent: bool, attempt: int, policy: Backoff, random: Random | None
-) -> Explanation:
+) -> ErrorExplanation:
     attempt = _attempt(attempt)
     if not found.is_retriable:
         return _answered(found, f"{told}; waiting does not help", None)
@@ -150,9 +150,9 @@ def _by_policy(
     return _answered(found, f"{told}; it is tried again by the policy", delay)
 
 
-def _answered(found: Classified, why: str, delay: float | None) -> Explanation:
+def _answered(found: Classified, why: str, delay: float | None) -> ErrorExplanation:
     reason = found.reason
-    return Explanation(
+    return ErrorExplanation(
         reason=reason.name,
         allows_non_idempotent_retry=reason.allows_non_idempotent_retry,
         always_retry=reason.always_retry,

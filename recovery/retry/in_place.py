@@ -14,12 +14,11 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from recovery.retry.asking import decided
 from recovery.retry.breaker import CircuitBreaker, CircuitOpen
 from recovery.retry.catalogue import Classified, classify
 from recovery.retry.catalogues import SHIPPED
 from recovery.retry.codes import ErrorCode
-from recovery.retry.orchestrator import Verdict, maybe_retry
+from recovery.retry.orchestrator import Verdict, decided, maybe_retry
 from recovery.retry.reasons import (
     CIRCUIT_BREAKER_OPEN,
     NODE_NOT_AVAILABLE,
@@ -29,7 +28,7 @@ from recovery.retry.reasons import (
     STATE_CHANGED_IN_FLIGHT,
     Stage,
 )
-from recovery.retry.request import Request
+from recovery.retry.strategies import Request
 
 T = TypeVar("T")
 

@@ -11,14 +11,16 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, TypeVar
 
 from recovery.records import given
 from recovery.retry.codes import ErrorCode
 from recovery.retry.reasons import Reason
-from recovery.retry.request import Request
-from recovery.retry.strategies import RetryAction
+from recovery.retry.strategies import Request, RetryAction
 
 log = logging.getLogger(__name__)
 
@@ -130,3 +132,17 @@ def _capped(request: Request, delay: float, why: str) -> Ruling:
     if left is not None and delay >= left:
         return Ruling(Verdict.CANCEL, max(0.0, left), f"{why}, and its deadline comes first")
     return Ruling(Verdict.RETRY, delay, why)
+
+
+T = TypeVar("T")
+
+
+def decided(asked: Coroutine[Any, Any, T]) -> T:
+    """What is answered, by strategies that may do I/O: in a loop of its own, and in a thread of its own where this one
+    has a loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(asked)
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, asked).result()

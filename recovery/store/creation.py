@@ -355,8 +355,8 @@ def _options(database: Database[Document], name: str) -> Document:
 def _change_validator(database: Database[Document], name: str, validator: Document) -> None:
     """Refused while an index of the collection is built, for instance by another worker that started with us: tried
     again for that alone, since what the caller does about a server that is away is its own affair."""
-    from recovery.retry import BestEffort, Call  # only who creates collections needs it
-    from recovery.retry.catalogues.servers import by_driver
+    from recovery.retry import BestEffort, ServerCall  # only who creates collections needs it
+    from recovery.retry.catalogues.own import by_driver
     from recovery.retry.in_place import call
     from recovery.retry.reasons import SERVER_OVERLOADED
     from recovery.retry.strategies import Stop, Until
@@ -364,6 +364,6 @@ def _change_validator(database: Database[Document], name: str, validator: Docume
     strategy = Until(Stop(lambda _, reason: reason is not SERVER_OVERLOADED), BestEffort(lambda _: LOOK_EVERY))
     call(
         lambda: database.command("collMod", name, validator=validator, validationLevel=LEVEL, validationAction="error"),
-        Call(f"validator of {name}", strategy, idempotent=True, seconds=INDEX_BUILT_TIMEOUT),
+        ServerCall(f"validator of {name}", strategy, idempotent=True, seconds=INDEX_BUILT_TIMEOUT),
         classified=by_driver,
     )

@@ -21,8 +21,8 @@ from recovery.drill.orders import CANARY
 from recovery.engine import Recovery, declare_schedules
 from recovery.engine.resources import Queueing
 from recovery.errors import RecoveryError, SettingsError, StoreDenied
-from recovery.retry import BestEffort, Call
-from recovery.retry.catalogues.servers import by_driver
+from recovery.retry import BestEffort, ServerCall
+from recovery.retry.catalogues.own import by_driver
 from recovery.retry.in_place import call
 from recovery.store import Store, check_server, roles
 from recovery.store.parts import load_all
@@ -81,7 +81,7 @@ def prepare(app: Recovery) -> None:
 def wait_for_servers(step: Callable[[], None], seconds: float = START_TIMEOUT) -> None:
     """Do a step that may run twice, again and again for so long while a server is away; then raise what it raised. A
     thread alone, before it does anything else: no breaker has to keep others back."""
-    request = Call("start of this worker", BestEffort(lambda _: PAUSE), idempotent=True, seconds=seconds)
+    request = ServerCall("start of this worker", BestEffort(lambda _: PAUSE), idempotent=True, seconds=seconds)
     call(step, request, classified=by_driver)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from recovery.retry import BestEffort, Call, Classified, Reason, Request, RetryAction
+from recovery.retry import BestEffort, Classified, Reason, Request, RetryAction, ServerCall
 from recovery.retry.in_place import Classify, by_shipped, call
 
 
@@ -68,7 +68,7 @@ def _done_with(error: Exception, idempotent: bool, classified: Classify) -> str:
         return "done"
 
     try:
-        done = call(step, Call("ask", Asked(), idempotent), classified=classified, wait=lambda _: None)
+        done = call(step, ServerCall("ask", Asked(), idempotent), classified=classified, wait=lambda _: None)
     except Exception as raised:
         assert raised is error and len(sent) == 1
         return "fail" if asked else "not asked"

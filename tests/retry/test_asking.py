@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from recovery.retry.asking import decided
+from recovery.retry.orchestrator import decided
 
 
 async def answer() -> str:

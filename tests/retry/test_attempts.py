@@ -26,7 +26,7 @@ from recovery.retry import (
     attempts,
     reason_of,
 )
-from recovery.retry.attempts import Answer, Refusal, Terms, answer
+from recovery.retry.attempts import Answer, RetryRefusal, Terms, answer
 from recovery.retry.codes import GENERIC_ERROR
 from recovery.retry.reasons import KV_LOCKED, SOCKET_CLOSED_WHILE_IN_FLIGHT, UNKNOWN
 from recovery.retry.strategies import _FailFast
@@ -80,7 +80,7 @@ def test_each_cycle_is_as_its_policy_says(
         said = ask(state, code, terms_of(policy, seed + attempt), now, attempt)
         since, cycle = cycles.get(code.number, (now, 0))
         if said.state is None:
-            assert said.refusal is Refusal.EXHAUSTED
+            assert said.refusal is RetryRefusal.EXHAUSTED
             least = min(policy.maximum, policy.base(cycle) + policy.jitter[1])
             assert (now - since).total_seconds() + least > policy.total - 0.001
             return
@@ -101,14 +101,14 @@ def test_no_retry_begins_after_the_deadline_of_its_task(policy: Backoff, remaini
     if said.state is not None:
         assert said.delay < remaining
     else:
-        assert said.refusal in (Refusal.DEADLINE, Refusal.EXHAUSTED)
+        assert said.refusal in (RetryRefusal.DEADLINE, RetryRefusal.EXHAUSTED)
 
 
 @given(policies(), st.floats(0, 10_000), st.integers())
 def test_what_a_server_asks_for_is_waited_for_within_the_total(policy: Backoff, retry_after: float, seed: int) -> None:
     said = ask(None, CODES[0], terms_of(policy, seed), BEGAN, 1, retry_after)
     if retry_after > policy.total:
-        assert said.refusal is Refusal.EXHAUSTED
+        assert said.refusal is RetryRefusal.EXHAUSTED
     elif said.state is not None:
         assert said.delay >= retry_after
 
@@ -144,7 +144,7 @@ def test_a_policy_that_is_kept_is_the_same(policy: Backoff) -> None:
 def test_what_no_catalogue_knows_is_never_retried(levels: list[RetryOptions], idempotent: bool) -> None:
     terms = Terms(idempotent, tuple(levels))
     assume(terms.enabled)
-    assert ask(None, GENERIC_ERROR, terms, BEGAN, 1).refusal is Refusal.NOT_RETRIABLE
+    assert ask(None, GENERIC_ERROR, terms, BEGAN, 1).refusal is RetryRefusal.NOT_RETRIABLE
 
 
 def held(cycle: int = 1, *, count: int = 5, reasons: tuple[str, ...] = ("KV_LOCKED",)) -> RetryState:
@@ -204,7 +204,7 @@ def test_codes_that_alternate_are_not_retried_forever(count: int) -> None:
     in between. Where there are more codes than are kept, a new one goes on with the oldest cycle."""
     codes = [ErrorCode(21000 + number, f"CODE_{number}", "away") for number in range(count)]
     said, state, now = until_refused(codes)
-    assert said.refusal is Refusal.EXHAUSTED
+    assert said.refusal is RetryRefusal.EXHAUSTED
     first_of_its_code = 10 * min(count, attempts.CODES)
     assert now - BEGAN <= timedelta(seconds=STEADY.total + first_of_its_code)
     assert len(state.cycles) < attempts.CODES
@@ -217,7 +217,7 @@ def test_retries_that_an_older_version_kept_go_on() -> None:
     other = ask(before, CODES[1], steady(), BEGAN + timedelta(seconds=60), 6).state
     assert other is not None and (other.cycle, other.since) == (1, BEGAN + timedelta(seconds=60))
     said = ask(other, CODES[0], steady(), BEGAN + timedelta(seconds=90), 7)
-    assert said.refusal is Refusal.EXHAUSTED, "the total duration since its first failure"
+    assert said.refusal is RetryRefusal.EXHAUSTED, "the total duration since its first failure"
 
 
 def test_a_strategy_sees_the_task_as_a_request() -> None:
@@ -246,22 +246,22 @@ def test_a_task_that_never_failed_begins_its_count() -> None:
 @pytest.mark.parametrize(
     ("code", "terms", "refused"),
     [
-        (CODES[0], Terms(True, (RetryOptions(enabled=False),)), Answer(refusal=Refusal.OFF, why="retry is off")),
-        (GENERIC_ERROR, steady(), Answer(refusal=Refusal.NOT_RETRIABLE, why="no catalogue knows it")),
+        (CODES[0], Terms(True, (RetryOptions(enabled=False),)), Answer(refusal=RetryRefusal.OFF, why="retry is off")),
+        (GENERIC_ERROR, steady(), Answer(refusal=RetryRefusal.NOT_RETRIABLE, why="no catalogue knows it")),
         (
             ErrorCode(47001, "GONE", "gone"),
             steady(),
-            Answer(refusal=Refusal.NOT_RETRIABLE, why="GONE is not retriable"),
+            Answer(refusal=RetryRefusal.NOT_RETRIABLE, why="GONE is not retriable"),
         ),
         (
             CODES[0],
             steady(_FailFast()),
-            Answer(refusal=Refusal.STRATEGY, why="the strategy _FailFast wants no retry"),
+            Answer(refusal=RetryRefusal.STRATEGY, why="the strategy _FailFast wants no retry"),
         ),
         (
             CODES[0],
             steady(remaining=10.0),
-            Answer(refusal=Refusal.DEADLINE, why="its task_timeout comes before the next retry"),
+            Answer(refusal=RetryRefusal.DEADLINE, why="its task_timeout comes before the next retry"),
         ),
     ],
     ids=["off", "not known", "not retriable", "strategy", "deadline"],
@@ -277,7 +277,7 @@ def test_what_is_in_flight_and_not_idempotent_is_refused_as_that() -> None:
     why = "the connection was closed before the answer came, and it is not idempotent"
     for strategy in (None, _FailFast()):
         said = asyncio.run(answer(decision, error, found, steady(strategy, idempotent=False), BEGAN))
-        assert said == Answer(refusal=Refusal.NOT_IDEMPOTENT, why=why)
+        assert said == Answer(refusal=RetryRefusal.NOT_IDEMPOTENT, why=why)
 
 
 @pytest.mark.parametrize(
@@ -286,12 +286,12 @@ def test_what_is_in_flight_and_not_idempotent_is_refused_as_that() -> None:
 def test_a_cycle_that_is_over_says_after_how_many_retries(cycle: int, retries: str) -> None:
     said = ask(held(cycle), CODES[0], steady(), BEGAN + timedelta(seconds=100), 6)
     why = f"its total duration of 100s is over after {retries}"
-    assert said == Answer(refusal=Refusal.EXHAUSTED, why=why)
+    assert said == Answer(refusal=RetryRefusal.EXHAUSTED, why=why)
 
 
 def test_a_retry_may_begin_exactly_when_the_total_is_over() -> None:
     assert ask(held(2), CODES[0], steady(), BEGAN + timedelta(seconds=60), 6).delay == 40.0
-    assert ask(held(2), CODES[0], steady(), BEGAN + timedelta(seconds=60.001), 6).refusal is Refusal.EXHAUSTED
+    assert ask(held(2), CODES[0], steady(), BEGAN + timedelta(seconds=60.001), 6).refusal is RetryRefusal.EXHAUSTED
     assert ask(held(2), CODES[0], steady(), BEGAN, 6, retry_after=100.0).delay == 100.0
 
 
@@ -303,7 +303,7 @@ def test_a_policy_without_delays_retries_at_once() -> None:
 
 def test_a_clock_that_was_set_back_does_not_lengthen_a_cycle() -> None:
     said = ask(held(2), CODES[0], steady(), BEGAN - timedelta(seconds=60), 6, retry_after=101.0)
-    assert said.refusal is Refusal.EXHAUSTED
+    assert said.refusal is RetryRefusal.EXHAUSTED
 
 
 def test_a_cycle_that_began_at_the_end_of_the_calendar_begins_now() -> None:
@@ -315,4 +315,4 @@ def test_a_cycle_that_began_at_the_end_of_the_calendar_begins_now() -> None:
 @pytest.mark.parametrize(("retry_after", "delay"), [(5.0, 10.0), (29.0, 29.0), (30.0, None), (31.0, None)])
 def test_what_a_server_asks_for_is_waited_for_within_the_tasks_time(retry_after: float, delay: float | None) -> None:
     said = ask(None, CODES[0], steady(remaining=30.0), BEGAN, 1, retry_after)
-    assert (said.delay, said.refusal) == ((0.0, Refusal.DEADLINE) if delay is None else (delay, None))
+    assert (said.delay, said.refusal) == ((0.0, RetryRefusal.DEADLINE) if delay is None else (delay, None))

@@ -11,7 +11,7 @@ import pytest
 from recovery.errors import InputError
 from recovery.retry import GENERIC_ERROR, Catalogue, Catalogues, Classified, Entry, ErrorCode, ErrorMap, classify
 from recovery.retry.catalogue import MAX_CAUSES, check_together, find
-from recovery.retry.error_map import NOT_INDICATED, RETRY_INDICATED
+from recovery.retry.codes import NOT_INDICATED, RETRY_INDICATED
 from recovery.retry.reasons import KV_LOCKED, KV_NOT_MY_VBUCKET, UNKNOWN
 from recovery.retry.signs import WRITE_CONCERN_ERRORS, Signs, signs_of
 

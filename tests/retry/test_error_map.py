@@ -11,7 +11,6 @@ from recovery.errors import InputError
 from recovery.retry import (
     SHIPPED,
     BestEffort,
-    Call,
     Catalogue,
     Classified,
     Entry,
@@ -20,11 +19,12 @@ from recovery.retry import (
     Reason,
     Request,
     RetryAction,
+    ServerCall,
     classify,
     maybe_retry,
 )
 from recovery.retry.catalogue import check_together
-from recovery.retry.error_map import NOT_INDICATED, RETRY_INDICATED
+from recovery.retry.codes import NOT_INDICATED, RETRY_INDICATED
 from recovery.retry.in_place import call
 from recovery.retry.reasons import KV_LOCKED
 
@@ -80,7 +80,7 @@ def test_anything_else_is_cancelled_and_no_strategy_asked(number: int) -> None:
         raise ServerError(number)
 
     with pytest.raises(ServerError):
-        call(step, Call("get", Asks(), idempotent=True), classified=found)
+        call(step, ServerCall("get", Asks(), idempotent=True), classified=found)
     assert asked == []
 
 
@@ -91,7 +91,7 @@ def test_what_an_entry_knows_is_not_asked_of_the_map() -> None:
 def test_its_intervals_are_not_used() -> None:
     said = found(ServerError(0x86))
     assert said.retry_after is None
-    ruling = asyncio.run(maybe_retry(Call("get", BestEffort(lambda _: 0.25)), said.reason))
+    ruling = asyncio.run(maybe_retry(ServerCall("get", BestEffort(lambda _: 0.25)), said.reason))
     assert ruling.delay == 0.25
 
 

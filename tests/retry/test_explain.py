@@ -15,7 +15,7 @@ from recovery.retry import (
     Catalogue,
     Entry,
     ErrorCode,
-    Explanation,
+    ErrorExplanation,
     explain_code,
     explain_couchbase,
     explain_error,
@@ -91,7 +91,7 @@ def test_a_class_that_is_not_installed_is_known_by_its_name() -> None:
 
 
 def test_an_explanation_has_all_that_is_known_of_the_error() -> None:
-    assert explain_error("builtins.ConnectionResetError", attempt=2, policy=STEADY) == Explanation(
+    assert explain_error("builtins.ConnectionResetError", attempt=2, policy=STEADY) == ErrorExplanation(
         reason="SOCKET_CLOSED_WHILE_IN_FLIGHT", allows_non_idempotent_retry=False, always_retry=False,
         code=21003, error_class="retriable", retry=True, delay_seconds=40.0,
         why="catalogue python: The connection was closed while it was used; it is tried again by the policy",
@@ -198,7 +198,7 @@ def test_an_answer_of_couchbase_is_explained_by_best_effort() -> None:
     [partial(explain_error, "TimeoutError"), partial(explain_code, 21003), partial(explain_reason, "KV_LOCKED")],
     ids=["error", "code", "reason"],
 )
-def test_a_number_of_retries_below_0_is_refused(explain: Callable[..., Explanation]) -> None:
+def test_a_number_of_retries_below_0_is_refused(explain: Callable[..., ErrorExplanation]) -> None:
     with pytest.raises(InputError) as raised:
         explain(attempt=-1)
     assert str(raised.value) == "attempt -1: must be the number of retries before this one, from 0 on"

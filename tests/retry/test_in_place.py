@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pymongo import errors as of_pymongo
 
-from recovery.retry import BestEffort, Call, Reason, Request, RetryAction
+from recovery.retry import BestEffort, Reason, Request, RetryAction, ServerCall
 from recovery.retry.breaker import CircuitBreaker, CircuitOpen, State
 from recovery.retry.in_place import call, guarded
 from recovery.retry.strategies import Until, stop_after_attempts
@@ -33,7 +33,7 @@ def failing(times: int, error: Exception) -> Callable[[], str]:
 
 def test_what_passes_is_tried_again_and_waits_as_the_strategy_says() -> None:
     waited: list[float] = []
-    request = Call("ask", BestEffort())
+    request = ServerCall("ask", BestEffort())
     assert call(failing(3, ConnectionRefusedError()), request, wait=waited.append) == "done"
     assert (waited, request.retry_attempts) == ([0.001, 0.002, 0.004], 3)
 
@@ -41,13 +41,13 @@ def test_what_passes_is_tried_again_and_waits_as_the_strategy_says() -> None:
 @pytest.mark.parametrize(
     ("error", "request_"),
     [
-        (ValueError("wrong"), Call("ask", BestEffort(), idempotent=True)),
-        (ConnectionResetError(), Call("write", BestEffort())),
-        (ConnectionRefusedError(), Call("ask", Until(stop_after_attempts(0), BestEffort()))),
+        (ValueError("wrong"), ServerCall("ask", BestEffort(), idempotent=True)),
+        (ConnectionResetError(), ServerCall("write", BestEffort())),
+        (ConnectionRefusedError(), ServerCall("ask", Until(stop_after_attempts(0), BestEffort()))),
     ],
     ids=["does not pass", "in flight, and not idempotent", "the strategy stops"],
 )
-def test_what_is_not_tried_again_is_raised(error: Exception, request_: Call) -> None:
+def test_what_is_not_tried_again_is_raised(error: Exception, request_: ServerCall) -> None:
     waited: list[float] = []
     with pytest.raises(type(error)):
         call(failing(1, error), request_, wait=waited.append)
@@ -63,7 +63,7 @@ def test_at_its_deadline_it_is_not_sent_again() -> None:
         raise ConnectionRefusedError
 
     with pytest.raises(ConnectionRefusedError):
-        call(step, Call("ask", BestEffort(lambda _: 9.0), seconds=2.5, clock=lambda: 7.0), wait=waited.append)
+        call(step, ServerCall("ask", BestEffort(lambda _: 9.0), seconds=2.5, clock=lambda: 7.0), wait=waited.append)
     assert (waited, sent) == ([2.5], [1])
 
 
@@ -73,14 +73,18 @@ def test_what_a_server_asks_to_wait_is_not_waited_past_the_deadline() -> None:
 
     waited: list[float] = []
     with pytest.raises(Unavailable):
-        call(failing(1, Unavailable()), Call("ask", BestEffort(), seconds=2.5, clock=lambda: 7.0), wait=waited.append)
+        call(
+            failing(1, Unavailable()),
+            ServerCall("ask", BestEffort(), seconds=2.5, clock=lambda: 7.0),
+            wait=waited.append,
+        )
     assert waited == [2.5]
 
 
 def test_a_call_that_is_wrong_does_not_open_the_breaker() -> None:
     breaker = CircuitBreaker("MongoDB", failures=1)
     with pytest.raises(ValueError):
-        call(failing(1, ValueError("wrong")), Call("ask", BestEffort()), breaker=breaker)
+        call(failing(1, ValueError("wrong")), ServerCall("ask", BestEffort()), breaker=breaker)
     assert breaker.state is State.CLOSED
 
 
@@ -91,7 +95,7 @@ def test_a_strategy_may_do_io_and_the_caller_may_have_a_loop() -> None:
             return await super().retry_after(request, reason)
 
     def ask() -> str:
-        return call(failing(1, ConnectionRefusedError()), Call("ask", Asks()), wait=lambda _: None)
+        return call(failing(1, ConnectionRefusedError()), ServerCall("ask", Asks()), wait=lambda _: None)
 
     async def within() -> str:
         return ask()
@@ -145,7 +149,7 @@ def test_a_call_behind_an_open_breaker_waits_for_it_though_it_is_not_idempotent(
     def wait(seconds: float) -> None:
         now[0] += seconds
 
-    assert call(step, Call("push", BestEffort()), breaker=breaker, wait=wait) == "done"
+    assert call(step, ServerCall("push", BestEffort()), breaker=breaker, wait=wait) == "done"
     assert len(sent) == 2 and sent[1] >= 0.01
 
 
@@ -259,7 +263,7 @@ def test_of_many_threads_one_finds_out_and_the_others_follow() -> None:
             raise ConnectionRefusedError
 
     def slot() -> None:
-        call(step, Call("finish", BestEffort(lambda _: 0.05)), breaker=breaker)
+        call(step, ServerCall("finish", BestEffort(lambda _: 0.05)), breaker=breaker)
         done.append(time.monotonic())
 
     slots = [threading.Thread(target=slot) for _ in range(16)]

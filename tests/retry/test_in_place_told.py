@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from recovery.retry import BestEffort, Call, Classified, ErrorCode, reason_of
+from recovery.retry import BestEffort, Classified, ErrorCode, ServerCall, reason_of
 from recovery.retry.breaker import CircuitBreaker, State
 from recovery.retry.in_place import call, guarded
 from tests.clock import Clock
@@ -50,7 +50,7 @@ def test_the_first_retry_and_the_end_of_a_call_are_warnings_and_the_other_retrie
         clock.now += 1.25
 
     step = failing(ConnectionRefusedError("not  there"), ConnectionRefusedError("still not"))
-    assert call(step, Call("ask", BestEffort()), wait=wait) == "done"
+    assert call(step, ServerCall("ask", BestEffort()), wait=wait) == "done"
     assert lines(caplog) == [
         ("WARNING", "ask: retry 1 in 0.001 s (NODE_NOT_AVAILABLE, 21001): not there"),
         ("INFO", "ask: retry 2 in 0.002 s (NODE_NOT_AVAILABLE, 21001): still not"),
@@ -63,7 +63,7 @@ def test_the_first_retry_and_the_end_of_a_call_are_warnings_and_the_other_retrie
 
 def test_a_call_that_is_done_at_once_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "recovery.retry")
-    assert call(failing(), Call("ask", BestEffort())) == "done"
+    assert call(failing(), ServerCall("ask", BestEffort())) == "done"
     assert caplog.records == []
 
 
@@ -72,7 +72,7 @@ def test_a_call_that_is_done_at_once_logs_nothing(caplog: pytest.LogCaptureFixtu
 )
 def test_the_longer_of_what_the_strategy_and_the_server_ask_for_is_waited(pause: float, waited: float) -> None:
     waits: list[float] = []
-    request = Call("ask", BestEffort(lambda _: pause))
+    request = ServerCall("ask", BestEffort(lambda _: pause))
     assert call(failing(Unavailable()), request, wait=waits.append) == "done"
     assert waits == [waited]
 
@@ -80,7 +80,7 @@ def test_the_longer_of_what_the_strategy_and_the_server_ask_for_is_waited(pause:
 @pytest.mark.parametrize(("seconds", "ends"), [(60.0, True), (60.5, False)])
 def test_a_call_ends_if_the_server_asks_for_all_the_time_that_is_left(seconds: float, ends: bool) -> None:
     waits: list[float] = []
-    request = Call("ask", BestEffort(), seconds=seconds, clock=lambda: 7.0)
+    request = ServerCall("ask", BestEffort(), seconds=seconds, clock=lambda: 7.0)
     if ends:
         with pytest.raises(Unavailable):
             call(failing(Unavailable()), request, wait=waits.append)
@@ -97,7 +97,7 @@ def test_a_call_that_fails_after_its_deadline_ends_without_a_wait() -> None:
         raise ConnectionRefusedError
 
     with pytest.raises(ConnectionRefusedError):
-        call(late, Call("ask", BestEffort(), seconds=2.0, clock=clock.monotonic), wait=waits.append)
+        call(late, ServerCall("ask", BestEffort(), seconds=2.0, clock=clock.monotonic), wait=waits.append)
     assert waits == [0.0]
 
 
@@ -107,7 +107,7 @@ def test_an_error_is_what_the_callers_catalogues_say(caplog: pytest.LogCaptureFi
 
     waits: list[float] = []
     breaker = CircuitBreaker("Redis", failures=1, clock=lambda: 7.0)
-    request = Call("ask", BestEffort(), seconds=2.0, clock=lambda: 7.0)
+    request = ServerCall("ask", BestEffort(), seconds=2.0, clock=lambda: 7.0)
     with pytest.raises(KeyError):
         call(failing(KeyError("x")), request, classified=classified, breaker=breaker, wait=waits.append)
     assert breaker.state is State.OPEN, "the breaker goes by the same"
@@ -125,7 +125,7 @@ def test_a_call_behind_an_open_breaker_waits_until_there_may_be_a_trial(caplog: 
         waits.append(seconds)
         clock.now += seconds
 
-    assert call(failing(), Call("ask", BestEffort()), breaker=breaker, wait=wait) == "done"
+    assert call(failing(), ServerCall("ask", BestEffort()), breaker=breaker, wait=wait) == "done"
     assert waits == [4.0]
     told = "ask: retry 1 in 0.001 s (CIRCUIT_BREAKER_OPEN, 20001): Redis: not asked, since it failed (1 in a row)"
     assert ("WARNING", told) in lines(caplog)
@@ -143,4 +143,4 @@ def test_an_error_that_is_no_exception_is_not_retried() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        call(stops, Call("ask", BestEffort(), idempotent=True))
+        call(stops, ServerCall("ask", BestEffort(), idempotent=True))

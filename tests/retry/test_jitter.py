@@ -6,12 +6,12 @@ import asyncio
 import multiprocessing
 
 from recovery.retry import Durable, reason_of
-from recovery.retry.request import Call
+from recovery.retry.strategies import ServerCall
 
 
 def _delays(_: int) -> list[float | None]:
     strategy = Durable()
-    request, reason = Call("a task", strategy, idempotent=True), reason_of("NODE_NOT_AVAILABLE")
+    request, reason = ServerCall("a task", strategy, idempotent=True), reason_of("NODE_NOT_AVAILABLE")
     return [asyncio.run(strategy.retry_after(request, reason)).duration for _ in range(3)]
 
 

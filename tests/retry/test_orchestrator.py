@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from recovery.retry import (
     REASONS,
     BestEffort,
-    Call,
     ErrorCode,
     Reason,
     Request,
     RetryAction,
     Ruling,
+    ServerCall,
     Verdict,
     maybe_retry,
 )
@@ -43,7 +43,7 @@ def test_the_controlled_back_off() -> None:
 
 
 def test_what_always_retries_does_whatever_the_strategy_says() -> None:
-    call = Call("get", _FailFast())
+    call = ServerCall("get", _FailFast())
     assert [ruled(call, ALWAYS).delay for _ in range(7)] == [0.001, 0.01, 0.05, 0.1, 0.5, 1.0, 1.0]
     assert (call.retry_attempts, call.retry_reasons) == (7, {ALWAYS})
 
@@ -51,26 +51,26 @@ def test_what_always_retries_does_whatever_the_strategy_says() -> None:
 @given(st.sampled_from(sorted(REASONS)), st.booleans())
 def test_best_effort_sends_again_what_may_be(name: str, idempotent: bool) -> None:
     reason = REASONS[name]
-    ruling = ruled(Call("call", BestEffort(), idempotent), reason)
+    ruling = ruled(ServerCall("call", BestEffort(), idempotent), reason)
     may = idempotent or reason.allows_non_idempotent_retry or reason.always_retry
     assert ruling.verdict is (Verdict.RETRY if may else Verdict.FAIL)
 
 
 def test_best_effort_waits_from_1_to_500_ms_or_as_a_calculator_says() -> None:
     assert [exponential(n) for n in (0, 1, 8, 9, 10_000)] == [0.001, 0.002, 0.256, 0.5, 0.5]
-    assert ruled(Call("call", BestEffort(lambda retries: 7.0 + retries)), LOCKED).delay == 7.0
+    assert ruled(ServerCall("call", BestEffort(lambda retries: 7.0 + retries)), LOCKED).delay == 7.0
 
 
 @given(st.floats(0, 10), st.floats(0, 10), st.sampled_from([ALWAYS, LOCKED]))
 def test_no_delay_is_past_the_deadline(delay: float, left: float, reason: Reason) -> None:
-    ruling = ruled(Call("call", BestEffort(lambda _: delay), seconds=left, clock=stopped), reason)
+    ruling = ruled(ServerCall("call", BestEffort(lambda _: delay), seconds=left, clock=stopped), reason)
     assert ruling.delay <= left
     assert (ruling.verdict is Verdict.CANCEL) == (ruling.delay == left)
 
 
 def test_the_rfcs_example_of_a_deadline() -> None:
     """2 s into its life, with a second asked for and 2.5 s in all."""
-    assert ruled(Call("get", BestEffort(lambda _: 1.0), seconds=0.5, clock=stopped), LOCKED).delay == 0.5
+    assert ruled(ServerCall("get", BestEffort(lambda _: 1.0), seconds=0.5, clock=stopped), LOCKED).delay == 0.5
 
 
 class Mute(Exception):
@@ -105,7 +105,7 @@ class Answers:
     ],
 )
 def test_a_strategy_that_is_a_mistake_fails_the_request_and_says_so(answer: Any, told: str) -> None:
-    call = Call("call", Answers(answer))
+    call = ServerCall("call", Answers(answer))
     ruling = ruled(call, LOCKED)
     assert ruling.verdict is Verdict.FAIL and told in ruling.why
     assert len(ruling.why.encode()) < 500, "it is kept with the task's error"
@@ -119,14 +119,14 @@ def test_a_strategy_that_does_not_answer_fails_the_request(monkeypatch: pytest.M
             raise AssertionError
 
     monkeypatch.setattr("recovery.retry.orchestrator.STRATEGY_TIMEOUT", 0.05)
-    ruling = ruled(Call("call", Hangs()), LOCKED)
+    ruling = ruled(ServerCall("call", Hangs()), LOCKED)
     assert ruling == Ruling(Verdict.FAIL, 0.0, "the strategy Hangs gave no answer within 0.05 s")
 
 
 def test_both_are_logged_with_their_reason(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "recovery.retry")
-    ruled(Call("find", BestEffort()), LOCKED)
-    ruled(Call("update", BestEffort()), CLOSED)
+    ruled(ServerCall("find", BestEffort()), LOCKED)
+    ruled(ServerCall("update", BestEffort()), CLOSED)
     assert [record.getMessage() for record in caplog.records] == [
         "find: retry 1 in 0.001 s (KV_LOCKED)",
         "update: not retried (SOCKET_CLOSED_WHILE_IN_FLIGHT): the strategy BestEffort wants no retry",
@@ -148,21 +148,21 @@ def test_a_robots_request_is_not_retried_by_what_its_user_said() -> None:
                 return RetryAction.no_retry()
             return await super().retry_after(request, reason)
 
-    assert ruled(Call("get", ForPeople()), LOCKED).verdict is Verdict.RETRY
-    assert ruled(Call("get", ForPeople(), context={"isRobotRequest": True}), LOCKED).verdict is Verdict.FAIL
+    assert ruled(ServerCall("get", ForPeople()), LOCKED).verdict is Verdict.RETRY
+    assert ruled(ServerCall("get", ForPeople(), context={"isRobotRequest": True}), LOCKED).verdict is Verdict.FAIL
 
 
 def test_parts_are_put_together() -> None:
-    call = Call("get", Until(stop_after_attempts(2) | stop_for(CLOSED), BestEffort()), idempotent=True)
+    call = ServerCall("get", Until(stop_after_attempts(2) | stop_for(CLOSED), BestEffort()), idempotent=True)
     assert [ruled(call, LOCKED).verdict for _ in range(3)] == [Verdict.RETRY, Verdict.RETRY, Verdict.FAIL]
-    other = Call("get", Until(stop_after_attempts(2) | stop_for(CLOSED), BestEffort()), idempotent=True)
+    other = ServerCall("get", Until(stop_after_attempts(2) | stop_for(CLOSED), BestEffort()), idempotent=True)
     assert ruled(other, CLOSED).verdict is Verdict.FAIL
 
 
 def test_a_ruling_says_why() -> None:
-    assert ruled(Call("get", BestEffort()), ALWAYS).why == "this reason is always retried"
-    assert ruled(Call("get", BestEffort()), LOCKED).why == "the strategy BestEffort says so"
-    late = Call("get", BestEffort(), seconds=0.0, clock=stopped)
+    assert ruled(ServerCall("get", BestEffort()), ALWAYS).why == "this reason is always retried"
+    assert ruled(ServerCall("get", BestEffort()), LOCKED).why == "the strategy BestEffort says so"
+    late = ServerCall("get", BestEffort(), seconds=0.0, clock=stopped)
     told = "the strategy BestEffort says so, and its deadline comes first"
     assert ruled(late, LOCKED) == Ruling(Verdict.CANCEL, 0.0, told)
 
@@ -179,16 +179,16 @@ def test_a_ruling_says_why() -> None:
     ],
 )
 def test_a_request_that_fails_waits_for_nothing(answer: Any, why: str) -> None:
-    assert ruled(Call("call", Answers(answer)), LOCKED) == Ruling(Verdict.FAIL, 0.0, why)
+    assert ruled(ServerCall("call", Answers(answer)), LOCKED) == Ruling(Verdict.FAIL, 0.0, why)
 
 
 def test_a_strategy_may_want_a_retry_at_once() -> None:
-    assert ruled(Call("call", Answers(RetryAction(0))), LOCKED).verdict is Verdict.RETRY
+    assert ruled(ServerCall("call", Answers(RetryAction(0))), LOCKED).verdict is Verdict.RETRY
 
 
 @pytest.mark.parametrize("duration", ["90s", "1.5m", timedelta(seconds=90)])
 def test_a_strategy_may_give_a_text_or_a_timedelta(duration: Any) -> None:
-    assert ruled(Call("call", Answers(RetryAction(duration))), LOCKED).delay == 90
+    assert ruled(ServerCall("call", Answers(RetryAction(duration))), LOCKED).delay == 90
 
 
 def test_a_strategy_need_not_be_asynchronous() -> None:
@@ -196,12 +196,12 @@ def test_a_strategy_need_not_be_asynchronous() -> None:
         def retry_after(self, _request: Request, _reason: Reason) -> RetryAction:
             return RetryAction(2.0)
 
-    assert ruled(Call("call", Plain()), LOCKED).delay == 2.0  # type: ignore[arg-type]
+    assert ruled(ServerCall("call", Plain()), LOCKED).delay == 2.0  # type: ignore[arg-type]
 
 
 def test_a_request_past_its_deadline_is_cancelled_at_once() -> None:
     now = [7.0]
-    call = Call("get", BestEffort(), seconds=1.0, clock=lambda: now[0])
+    call = ServerCall("get", BestEffort(), seconds=1.0, clock=lambda: now[0])
     now[0] = 9.0
     assert (ruled(call, LOCKED).delay, ruled(call, ALWAYS).delay) == (0.0, 0.0)
 
@@ -211,9 +211,9 @@ def test_the_log_has_the_code_and_the_text_of_the_error_at_the_level_that_is_ask
 ) -> None:
     caplog.set_level(logging.INFO, "recovery.retry")
     code, error = ErrorCode(27001, "LOCKED", "It is locked"), RuntimeError("it\n  is " + "x" * 400)
-    cancelled = Call("get", BestEffort(), seconds=0.0, clock=stopped)
+    cancelled = ServerCall("get", BestEffort(), seconds=0.0, clock=stopped)
     asyncio.run(maybe_retry(cancelled, LOCKED, code=code, error=error, level=logging.ERROR))
-    asyncio.run(maybe_retry(Call("put", _FailFast()), LOCKED, code=code, error=error))
+    asyncio.run(maybe_retry(ServerCall("put", _FailFast()), LOCKED, code=code, error=error))
     text = f"it is {'x' * 294}"
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("ERROR", f"get: retry 1 in 0.000 s (KV_LOCKED, 27001); its deadline comes first: {text}"),

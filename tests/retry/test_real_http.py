@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from recovery.retry import BestEffort, Call
+from recovery.retry import BestEffort, ServerCall
 from recovery.retry.in_place import call
 from recovery.stack.server_process import free_port
 from tests.retry.outcome import Outcome, caught, outcome
@@ -204,7 +204,7 @@ def test_what_the_server_asks_to_wait_is_waited(server: str, raising: Get) -> No
             return raising(f"{server}/{left.pop()}") if left else "done"
 
         try:
-            assert call(step, Call("ask", BestEffort(), **options), wait=waited.append) == "done"
+            assert call(step, ServerCall("ask", BestEffort(), **options), wait=waited.append) == "done"
         except Exception:
             assert options and left, "cancelled at its deadline"
         return waited

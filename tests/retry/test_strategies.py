@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from recovery.errors import InputError
-from recovery.retry import Backoff, BestEffort, Call, Durable, Reason, RetryAction, RetryStrategy, reason_of
+from recovery.retry import Backoff, BestEffort, Durable, Reason, RetryAction, RetryStrategy, ServerCall, reason_of
 from recovery.retry.attempts import FailedAttempt
 from recovery.retry.strategies import Stop, Until, _FailFast, stop_after_attempts, stop_for
 
@@ -23,7 +23,7 @@ def asked(
     strategy: RetryStrategy, reason: Reason = REFUSED, *, idempotent: bool = False, retries: int = 0
 ) -> float | None:
     """Seconds that a strategy wants to wait, None for no retry, of a request that was retried so often."""
-    request = Call("ask", strategy, idempotent, retry_attempts=retries)
+    request = ServerCall("ask", strategy, idempotent, retry_attempts=retries)
     return asyncio.run(strategy.retry_after(request, reason)).duration
 
 

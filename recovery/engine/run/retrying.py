@@ -26,8 +26,8 @@ from recovery.engine.resources import Resources
 from recovery.errors import DamagedRecord
 from recovery.log_lines import LINES
 from recovery.records import Decision, RetryOptions
-from recovery.retry.asking import decided
-from recovery.retry.attempts import Answer, Refusal, Terms, answer
+from recovery.retry.attempts import Answer, RetryRefusal, Terms, answer
+from recovery.retry.orchestrator import decided
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ def _answer(
             if host.ends(end):
                 raise
             told = f"the strategy {type(actor.strategy).__name__} raised {type(end).__name__}"
-            return Answer(refusal=Refusal.STRATEGY, why=told)
+            return Answer(refusal=RetryRefusal.STRATEGY, why=told)
 
 
 def _of_task(resources: Resources, decision: Decision) -> tuple[RetryOptions, dict[str, Any]]:

@@ -39,7 +39,7 @@ def _always(_operation: str, _text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CouchbaseAnswer:
     """One line of the RFC's list."""
 
     service: str
@@ -63,14 +63,16 @@ def _passes(_operation: str, text: str) -> bool:
     return not ("error" in text and ("{not_found, missing_named_view}" in text or '"badarg"' in text))
 
 
-def _answer(number: int, service: str, statuses: set[int], reason: Reason, applies: Applies = _always) -> Answer:
+def _answer(
+    number: int, service: str, statuses: set[int], reason: Reason, applies: Applies = _always
+) -> CouchbaseAnswer:
     code = ErrorCode(number, f"COUCHBASE_{reason.name}", f"Couchbase: {reason.meaning}")
-    return Answer(service, frozenset(statuses), reason, code, applies)
+    return CouchbaseAnswer(service, frozenset(statuses), reason, code, applies)
 
 
 _VIEW_STATUSES = {300, 301, 302, 303, 307, 401, 408, 409, 412, 416, 417, 501, 502, 503, 504}
 
-ANSWERS: tuple[Answer, ...] = (
+ANSWERS: tuple[CouchbaseAnswer, ...] = (
     _answer(26001, "kv", {0x07}, KV_NOT_MY_VBUCKET, _not_of()),
     # GetCollectionID gets it where there is no such collection.
     _answer(26002, "kv", {0x88}, KV_COLLECTION_OUTDATED, _not_of("get_collection_id")),
