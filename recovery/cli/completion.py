@@ -82,7 +82,7 @@ def complete_saved(incomplete: str) -> list[str]:
 
 def complete_search(incomplete: str) -> list[str]:
     """Fields and values of the search language, for the last term."""
-    from recovery.search.completion import complete
+    from recovery.search.fields import complete
 
     before, terms = complete(incomplete, _values)
     return _offer(terms, before)
@@ -110,7 +110,7 @@ def _offer(values: Iterable[str], before: str = "") -> list[str]:
 
 
 def _values(field: str, member: str, start: str) -> Iterable[str]:
-    """What there is in the database for a field, as `recovery.search.completion` asks for it."""
+    """What there is in the database for a field, as `recovery.search.fields` asks for it."""
     if field == "label":
         return _ask(lambda store: _labels(store, member, start), start)
     if field == "rule":

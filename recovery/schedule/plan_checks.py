@@ -23,8 +23,7 @@ from recovery.limits import LONGEST, MAX_COUNT
 from recovery.records import given
 from recovery.records.schedule import CatchUp, Overlap, Plan
 from recovery.records.values import encode
-from recovery.schedule.grid import ALIASES, grid_of, interval_of, is_five_fields
-from recovery.schedule.walls import first_moment
+from recovery.schedule.grid import ALIASES, first_moment, grid_of, interval_of, is_five_fields
 from recovery.wording import show_duration
 
 SHORTEST_INTERVAL = 1.0

@@ -6,16 +6,15 @@
                 │                └─ apply order
                 └─ …
 
-`spans` says what spans there are; the engine calls it where it counts metrics. `api` is the one place that knows
-whether this process traces at all: where nobody has set up a tracer provider nothing is imported, and of `opened`
-NOTHING takes every call. `context` maps a span to the `Trace` that is kept in records, and back: by it what other
-processes do later comes under it. `setup` makes a provider of the environment's OTEL_* variables for processes that are
-ours.
+`spans` says what spans there are; the engine calls it where it counts metrics. `opened` is a span while it is open, and
+maps it to the `Trace` that is kept in records, and back: by it what other processes do later comes under it. `setup`
+knows whether this process traces at all, and makes a provider of the environment's OTEL_* variables for processes that
+are ours. Where nobody has set up a tracer provider nothing of OpenTelemetry is imported, and `opened.NOTHING` takes
+every call.
 """
 
-from recovery.tracing.api import ids, is_on
 from recovery.tracing.opened import NOTHING, Traced
-from recovery.tracing.setup import flush, install
+from recovery.tracing.setup import flush, ids, install, is_on
 from recovery.tracing.spans import applying, attempt, event, repaired, repairing, starting
 
 __all__ = [

@@ -1,4 +1,5 @@
-"""A span while it is open, and what stands for one where nobody traces.
+"""A span while it is open, what stands for one where nobody traces, and what records keep of it: its W3C trace context,
+as OpenTelemetry's own propagator writes and reads it.
 
 Nothing here raises: a sampler or a span processor is somebody else's code, and may.
 """
@@ -8,15 +9,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from functools import wraps
+from functools import cache, wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from recovery.log_lines import Seldom
 from recovery.records import Outcome, Trace
+from recovery.records.trace import trace_of
 
 if TYPE_CHECKING:
+    from opentelemetry.context import Context
     from opentelemetry.trace import Span
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 TELL_EVERY = 300.0
 """Seconds between two lines about one way in which spans can't be made."""
@@ -96,7 +100,6 @@ class Open(Traced):
 
     @harmless(None)
     def _carried(self) -> Trace | None:
-        from recovery.tracing.context import carried
 
         return carried(self._span, self._type)
 
@@ -144,3 +147,33 @@ def fails(span: Span, kind: str) -> None:
 def named(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Attributes under our names: `process_id` is `recovery.process.id`. What is None is left out."""
     return {f"recovery.{name.replace('_', '.')}": value for name, value in attributes.items() if value is not None}
+
+
+@cache
+def _w3c() -> TraceContextTextMapPropagator:
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    return TraceContextTextMapPropagator()
+
+
+def carried(span: Span, process_type: str | None) -> Trace | None:
+    """What records keep of a span, as a W3C trace context; None if it has none. Of a span that is not sampled no more
+    than it takes for what comes under it not to be sampled either."""
+    from opentelemetry.context import Context
+    from opentelemetry.trace import set_span_in_context
+
+    carrier: dict[str, str] = {}
+    _w3c().inject(carrier, set_span_in_context(span, Context()))
+    if not span.get_span_context().trace_flags.sampled:
+        return trace_of({"parent": carrier.get("traceparent")})
+    return trace_of({"parent": carrier.get("traceparent"), "state": carrier.get("tracestate"), "type": process_type})
+
+
+def context_of(trace: Trace | None) -> Context:
+    """The context that a record's spans come under; an empty one, in which they begin a trace, if it has none."""
+    from opentelemetry.context import Context
+
+    if trace is None:
+        return Context()
+    carrier = {"traceparent": trace.parent} | ({"tracestate": trace.state} if trace.state else {})
+    return _w3c().extract(carrier, Context())

@@ -1,8 +1,12 @@
-"""A tracer provider for processes that are ours: workers, and commands that start processes.
+"""Whether this process traces, and a tracer provider for processes that are ours: workers, and commands that start
+processes.
 
-By OpenTelemetry's own variables: where OTEL_TRACES_EXPORTER names an exporter, and the application has set up no
-provider by itself, one is made, whose sampler, resource and limits the SDK reads from the environment by itself. In
-processes that are not ours, as of a web application, that is for whoever runs them.
+Nobody has set up a tracer provider who has not imported OpenTelemetry's API. So where it is not imported nobody traces,
+and that costs one look into a dict. Without the extra `otel` it is the same.
+
+A provider is made by OpenTelemetry's own variables, if OTEL_TRACES_EXPORTER names an exporter and the application has
+set up no provider by itself. The SDK reads sampler, resource and limits from the environment. In processes that are not
+ours, as of a web application, that is for whoever runs them.
 
 What an exporter holds (a connection, a channel) does not survive a fork, and a pool forks whenever it likes. So each
 process makes its exporter by itself, when it has its first spans to send.
@@ -13,17 +17,19 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from recovery.threads import try_start
-from recovery.tracing.api import tracer
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
 
 log = logging.getLogger(__name__)
 
@@ -119,3 +125,39 @@ def _in_each_process(make: Callable[[], SpanExporter]) -> SpanExporter:
                 self._made[1].shutdown()
 
     return OfProcess()
+
+
+API = "opentelemetry.trace"
+NAME = "recovery"
+"""Of the instrumentation, as OpenTelemetry calls it."""
+
+_made: tuple[Any, Tracer] | None = None
+"""The last provider, and its tracer."""
+
+
+def tracer() -> Tracer | None:
+    """What makes this process's spans; None if nobody has set that up."""
+    api: Any = sys.modules.get(API)
+    if api is None or not hasattr(api, "get_tracer_provider"):  # another thread imports it just now
+        return None
+    provider = api.get_tracer_provider()
+    if isinstance(provider, api.ProxyTracerProvider | api.NoOpTracerProvider):
+        return None
+    global _made
+    if _made is None or _made[0] is not provider:
+        _made = (provider, provider.get_tracer(NAME))  # as long as all else that a span costs
+    return _made[1]
+
+
+def is_on() -> bool:
+    """Whether this process traces."""
+    return tracer() is not None
+
+
+def ids() -> tuple[str, str] | None:
+    """Ids of the trace and the span that this thread is in, in hexadecimal digits; None if it is in none."""
+    api: Any = sys.modules.get(API)
+    if api is None or not hasattr(api, "get_current_span"):
+        return None
+    context = api.get_current_span().get_span_context()
+    return (f"{context.trace_id:032x}", f"{context.span_id:016x}") if context.is_valid else None

@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from recovery.records import Decision, DecisionState, ids
-from recovery.tracing.api import tracer
-from recovery.tracing.opened import NOTHING, Open, Traced, fails, harmless, named
+from recovery.tracing.opened import NOTHING, Open, Traced, context_of, fails, harmless, named
+from recovery.tracing.setup import tracer
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
@@ -48,8 +48,6 @@ def attempt(decision: Decision) -> Traced:
         return NOTHING
     from opentelemetry.trace import SpanKind
 
-    from recovery.tracing.context import context_of
-
     under, now = context_of(decision.trace), time.time_ns()
     said = _of_attempt(decision)
     if decision.trace is not None:  # else there is no trace yet that it could be in
@@ -66,8 +64,6 @@ def applying(finished: Sequence[Decision]) -> Traced:
     if (making := tracer()) is None:
         return NOTHING
     from opentelemetry.trace import Link, get_current_span
-
-    from recovery.tracing.context import context_of
 
     last = finished[-1]
     if last.effects_trace is None:
@@ -119,8 +115,6 @@ def repaired(rule: str, repairing: Repairing, how: str = "requeued") -> None:
 def _queued(making: Tracer, decision: Decision, until: int, said: dict[str, Any]) -> None:
     """By the database's clock, which wrote both times, but where it ends by ours: so that it does not seem to be after
     the attempt."""
-    from recovery.tracing.context import context_of
-
     waited = _nanoseconds(decision.claimed_at) - _nanoseconds(decision.queued_at)
     if decision.queued_at is None or waited <= 0:
         return  # claimed on the spot
@@ -130,8 +124,6 @@ def _queued(making: Tracer, decision: Decision, until: int, said: dict[str, Any]
 
 def _lost(making: Tracer, decision: Decision, rule: str, how: str, now: int) -> None:
     from opentelemetry.trace import SpanKind
-
-    from recovery.tracing.context import context_of
 
     said = {**_of_attempt(decision), **named({"rule": rule, "lost": decision.last_loss, "outcome": "lost"})}
     began = min(_nanoseconds(decision.claimed_at) or now, now)
@@ -143,8 +135,6 @@ def _lost(making: Tracer, decision: Decision, rule: str, how: str, now: int) -> 
 
 
 def _message_lost(making: Tracer, decision: Decision, rule: str) -> None:
-    from recovery.tracing.context import context_of
-
     said = {**_of_task(decision), **named({"rule": rule, "lost_messages": (decision.losses or 0) + 1})}
     making.start_span(f"requeue {decision.actor}", context_of(decision.trace), attributes=said).end()
 

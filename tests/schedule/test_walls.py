@@ -10,8 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from recovery.schedule.grid import Crontab
-from recovery.schedule.walls import first_moment, moments_of, wall_before
+from recovery.schedule.grid import Crontab, first_moment, moments_of, wall_before
 from tests.schedule.watched_clock import Change, changes, shown_minutes, starts, zones
 
 CRONTABS = (

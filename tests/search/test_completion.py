@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.search.completion import complete
+from recovery.search.fields import complete
 
 VALUES = {"type": ["XML-import", "order"], "error": ["OSError", "=x"], "label": ["customer"]}
 

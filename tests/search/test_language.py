@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from recovery.errors import InputError
 from recovery.search import FIELDS, All, And, Node, Not, Or, Term, parse
-from recovery.search.completion import complete
+from recovery.search.fields import complete
 from recovery.search.query import Comparison
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)

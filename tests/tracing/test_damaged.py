@@ -14,7 +14,7 @@ from recovery.health import Level, examine
 from recovery.records import Decision, Process, Trace, from_document
 from recovery.records.trace import trace_of
 from recovery.store import creation, schema
-from recovery.tracing.context import context_of
+from recovery.tracing.opened import context_of
 from tests.examples import examples
 from tests.tracing.conftest import Traces
 from tests.waiting import wait_until
