@@ -2,32 +2,39 @@
 
 A sweep is a check or a repair of every process: an operation like any other, so it is on record, can be paused, and is
 gone on with when its driver is killed. `session` starts Spark, `drive` brings an operation on in it, job after job,
-`executor` is what a task does: it leases a range, as a recovery worker does. No data moves between executors. `sums`
-asks the results in SQL, of the tables that `source` makes.
+`job` is what its tasks do: each leases a range, as a recovery worker does. No data moves between executors. `sums`
+asks the results in SQL, of the tables that `source` makes. `order_if_due` orders sweeps by the clock.
 
 PySpark is imported only once Java and it are known to be there (`java`).
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import time
+from datetime import timedelta
 from typing import Any
 
 from recovery import operations
 from recovery.engine import Resources
 from recovery.operations import Asked
 from recovery.records import Operation
+from recovery.records.operation import UNDER_WAY
 from recovery.search import quoted
 from recovery.settings import Settings
 from recovery.store import check_server
 from recovery.sweep.java import check as check_java
 from recovery.sweep.sweep_report import Suspect, SweepReport, report_of
 
-__all__ = ["Suspect", "SweepReport", "ask", "drive_here", "report_of", "sweep"]
+__all__ = ["Suspect", "SweepReport", "ask", "drive_here", "order_if_due", "report_of", "sweep"]
 
 WHY = "a sweep"
+SCHEDULED = "Celery beat"
+"""Who orders them, in the records of operations."""
+
+log = logging.getLogger(__name__)
 
 
 def sweep(settings: Settings, *, why: str = WHY, **asked: Any) -> SweepReport:
@@ -85,3 +92,21 @@ def drive_here(resources: Resources, operation: Operation) -> float:
         began = time.perf_counter()
         Driver(cluster, resources, name).drive(operation.id)
         return time.perf_counter() - began
+
+
+def order_if_due(resources: Resources, every: float, *, repair: bool) -> Operation | None:
+    """Order the next sweep by the clock, however many beats ask for one.
+
+    It is due if the last one was ordered `every` seconds ago and is over, and at once if there was none. Return None if
+    it is not due. Raises InputError if no worker serves Spark.
+    """
+    last = resources.store.operations.last_of(SCHEDULED)
+    if last is not None and last.asked_at is not None:
+        if resources.store.now() - last.asked_at < timedelta(seconds=every):
+            return None
+        if last.state in UNDER_WAY:
+            log.info("no sweep is ordered: operation %d, the last one that beat ordered, is still under way", last.id)
+            return None
+    # Of two that saw the same one last, the second gets what the first has ordered.
+    slot = f"sweep after {last.id if last is not None else 0}"
+    return ask(resources, why="every sweep_interval", repair=repair, by=SCHEDULED, slot=slot)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -11,7 +12,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from recovery.errors import SparkUnavailable
-from recovery.sweep.reachable import answers
 
 PORT = 15002
 NEEDED = ("grpc", "grpc_status", "pandas")
@@ -45,3 +45,19 @@ def session(url: str) -> Iterator[SparkSession]:
     finally:
         with suppress(Exception):  # gone, or away: what it has there ends by itself
             made.stop()
+
+
+TIMEOUT = 5.0
+"""Seconds."""
+
+
+def answers(address: str, port: int = 7077) -> bool:
+    """Whether something listens at `host:port`; at `port` where none is given."""
+    host, colon, given = address.rpartition(":")
+    if not colon or not given.isdecimal():
+        host, given = address, str(port)
+    try:
+        with socket.create_connection((host.strip("[]"), int(given)), TIMEOUT):
+            return True
+    except (OSError, OverflowError):
+        return False

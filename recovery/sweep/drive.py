@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -18,21 +19,23 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from recovery.engine import Resources
+from recovery.engine.isolation import in_a_line
 from recovery.errors import InputError, SweepFailed
 from recovery.metrics.carried_counts import as_samples, carry_samples
 from recovery.operations.advance import advance
 from recovery.records import Operation, OperationState
 from recovery.records.operation_parts import RangeState
 from recovery.sweep import sums
-from recovery.sweep.attending import attended
-from recovery.sweep.executor import Work
-from recovery.sweep.job import run
+from recovery.sweep.job import Work, run
 from recovery.sweep.session import is_alive
+from recovery.threads import ServiceThread
 
 log = logging.getLogger(__name__)
 
 DRIVEN = 60.0
 """Seconds for which others leave an operation to who drives it, unless he says so again."""
+ATTEND_EVERY = 10.0
+"""Seconds. What waits is left alone after sixty."""
 FRUITLESS = 3
 """jobs, one after the other, that get nothing done before a driver gives up."""
 RETRY_AFTER = 6.0
@@ -179,3 +182,32 @@ class Driver:
     def _reason(self, operation: Operation) -> str:
         told = [one.error for one in self._resources.store.operation_ranges.all(operation.id, operation.phase)]
         return next((error for error in told if error), "Spark has no executor")
+
+
+@contextmanager
+def attended(resources: Resources, driver: Driver, waiting: Callable[[], Sequence[int]]) -> Iterator[None]:
+    """Have a thread tell meanwhile that there is a Spark at work: for the operation that is driven in it, and for those
+    that wait for their turn. So no other driver takes the one, and recovery workers leave all alone. It does not
+    tell while a job waits for executors that do not come, so workers go on after a minute.
+
+    Args:
+        resources: Where it is told.
+        driver: Who drives operations here.
+        waiting: Returns the numbers of the operations that wait.
+    """
+
+    def attend() -> float:
+        if driver.hold() and (numbers := waiting()):
+            resources.store.operations.attend(numbers)
+        return ATTEND_EVERY
+
+    def failed(error: Exception) -> float:  # of the servers, or of whatever another program wrote
+        log.warning("operations in Spark: %s", in_a_line(error))
+        return ATTEND_EVERY
+
+    thread = ServiceThread("spark turns", attend, failed, first=ATTEND_EVERY)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.stop(timeout=None)

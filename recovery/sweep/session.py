@@ -31,7 +31,7 @@ import recovery
 from recovery.errors import SparkUnavailable
 from recovery.settings import Settings
 from recovery.sweep import connect
-from recovery.sweep.reachable import answers
+from recovery.sweep.connect import answers
 
 LOOPBACK = "127.0.0.1"
 TRIES = 4

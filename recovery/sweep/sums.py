@@ -1,19 +1,28 @@
-"""What the plan of an operation found, as a data frame: summed up with SQL, and on demand written to Parquet."""
+"""What the plan of an operation found, as a data frame: summed up with SQL, and on demand written to Parquet.
+
+The address of MongoDB goes to executors with what they are to read, in bytes: nothing that Spark shows, of a plan or of
+a request of Spark Connect's, has it.
+"""
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
 
 from recovery.engine import Resources
 from recovery.errors import InputError, SweepFailed
 from recovery.operations.advance import LOOK_EVERY, MAX_SUMS, totals_so_far
 from recovery.records import Operation, Sum
 from recovery.sweep.job import cause
-from recovery.sweep.results import results, session_of
 from recovery.sweep.session import is_alive
+from recovery.sweep.source import RecoveryReader, register
+from recovery.sweep.table_rows import SCHEMAS, Reading
 
 FROM = 250_000
 """Processes. Fewer are summed up by MongoDB, in two seconds for so many: Spark takes one for its plan alone."""
@@ -99,3 +108,36 @@ def _is_there(session: SparkSession, path: str) -> bool:
 
 def _sum(row: Row) -> Sum:
     return Sum(type=row["type"], rule=row["rule"], actor=row["actor"], count=row["count"])
+
+
+NAME = "recovery_results"
+TABLE = "results"
+
+
+class _Results(DataSource):  # type: ignore[misc]
+    """The results of one operation, which a subclass names. Without options, since those are shown."""
+
+    reading: ClassVar[Reading]
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        return SCHEMAS[TABLE]
+
+    def reader(self, schema: StructType) -> RecoveryReader:  # noqa: ARG002
+        return RecoveryReader(self.reading, 1)
+
+
+def results(session: SparkSession, resources: Resources, number: int) -> DataFrame:
+    """The results of an operation, a row for each process, rule and actor."""
+    reading = Reading(resources.settings, TABLE, None, operation=number)
+    # A class that no module has: it is sent as it is, with what it reads.
+    session.dataSource.register(type("Results", (_Results,), {"reading": reading}))
+    return session.read.format(NAME).load()
+
+
+def session_of(cluster: SparkContext | SparkSession) -> SparkSession:
+    """A session that knows our tables."""
+    return register(SparkSession(cluster) if isinstance(cluster, SparkContext) else cluster)

@@ -191,7 +191,7 @@ def _takes_more() -> bool:
 def _sweep(app: Recovery) -> Any:
     def sweep(repair: bool = False, every: float = 0.0) -> None:
         """Order a sweep if one is due."""
-        from recovery.sweep.due import order_if_due
+        from recovery.sweep import order_if_due
 
         if (operation := order_if_due(app.resources, every, repair=repair)) is not None:
             log.info("operation %d is ordered: a sweep", operation.id)

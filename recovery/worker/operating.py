@@ -111,8 +111,7 @@ class Driving:
 
     def _with_spark(self) -> None:
         """A session, in which operations have their turns as long as it lives. Raises whatever it ends with."""
-        from recovery.sweep.attending import attended
-        from recovery.sweep.drive import Driver
+        from recovery.sweep.drive import Driver, attended
         from recovery.sweep.session import spark
 
         with spark(self._settings) as cluster:

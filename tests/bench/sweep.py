@@ -132,6 +132,6 @@ def _read_without_tasks(settings: Settings, part: Range) -> int:
 
 def _import_all(number: int) -> int:
     """Makes an executor start and import what it will need."""
-    from recovery.sweep import executor
+    from recovery.sweep import job
 
-    return number if executor else 0
+    return number if job else 0

@@ -26,7 +26,7 @@ from recovery.settings import load
 from recovery.stack import Stack
 from recovery.stack.server_process import HOST, free_port
 from recovery.store import check_server
-from recovery.sweep.executor import Work, work_at_a_range
+from recovery.sweep.job import Work, work_at_a_range
 from tests.guarded.authority import LONG_AGO, Authority, Pair
 from tests.guarded.marks import Mark, find
 from tests.guarded.servers import DATABASE, Servers

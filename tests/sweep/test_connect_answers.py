@@ -12,8 +12,7 @@ import pytest
 
 from recovery.errors import SweepFailed
 from recovery.settings import Settings
-from recovery.sweep.executor import Work, Worked
-from recovery.sweep.job import _by_rows, _Rows
+from recovery.sweep.job import Work, Worked, _by_rows, _Rows
 
 COUNTED = {
     ("recovery_repairs_total", (("actor", "a"), ("rule", "DUE"))): 3.0,

@@ -15,7 +15,7 @@ from recovery.rules import Rule
 from recovery.settings import Settings
 from recovery.store.views.tables import TABLES
 from recovery.sweep import sweep
-from recovery.sweep.source.rows import SCHEMAS
+from recovery.sweep.table_rows import SCHEMAS
 from tests.store.writing import contents
 from tests.sweep.conftest import Tables
 from tests.sweep.database import Database

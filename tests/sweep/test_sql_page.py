@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from recovery.sweep import sweep
-from recovery.sweep.source.rows import SCHEMAS
+from recovery.sweep.table_rows import SCHEMAS
 from tests.store.writing import contents
 from tests.sweep.conftest import Tables
 from tests.sweep.database import Database

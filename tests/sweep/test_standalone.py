@@ -161,7 +161,7 @@ import sys
 from recovery.engine import Resources
 from recovery.settings import load
 from recovery.sweep.connect import session
-from recovery.sweep.results import results, session_of
+from recovery.sweep.sums import results, session_of
 
 resources = Resources.connect(load())
 with session(sys.argv[1]) as made:

@@ -30,7 +30,7 @@ from recovery.store.operators.operation_results import OperationResults
 from recovery.store.views.ranges import Range
 from recovery.survey import examine
 from recovery.survey.read import RangeCounts, look_for_tasks, survey
-from recovery.sweep import ask, drive, executor, sums, sweep
+from recovery.sweep import ask, drive, job, sums, sweep
 from recovery.sweep.connect import session as connect
 from recovery.sweep.session import check_master, without_frames
 from recovery.sweep.sweep_report import SHOWN
@@ -276,8 +276,8 @@ def test_a_task_that_fails_loses_no_counts(
         if not number:
             raise StoreUnavailable("MongoDB is away")
 
-    def in_this_process(_: Any, tasks: int, work: executor.Work) -> list[executor.Worked]:  # noqa: ARG001
-        return [executor.work_at_a_range(work) for _ in range(3)]
+    def in_this_process(_: Any, tasks: int, work: job.Work) -> list[job.Worked]:  # noqa: ARG001
+        return [job.work_at_a_range(work) for _ in range(3)]
 
     monkeypatch.setattr(OperationWorker, "work_once", work_once)
     monkeypatch.setattr(drive, "run", in_this_process)

@@ -15,9 +15,9 @@ from recovery.errors import SweepFailed
 from recovery.operations import Asked
 from recovery.records import Operation, OperationState, Phase
 from recovery.settings import Settings
-from recovery.sweep import attending, drive
+from recovery.sweep import drive
 from recovery.sweep.drive import Driver
-from recovery.sweep.executor import Work, Worked
+from recovery.sweep.job import Work, Worked
 from recovery.worker import operating as driving
 from recovery.worker.operating import Driving
 from tests.sweep.database import Database
@@ -59,7 +59,7 @@ class Lifeline:
 def served(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The thread of a worker that serves the queue spark, in this process and its session."""
     monkeypatch.setattr(driving, "LOOK_EVERY", 0.05)
-    monkeypatch.setattr(attending, "ATTEND_EVERY", 0.2)
+    monkeypatch.setattr(drive, "ATTEND_EVERY", 0.2)
     made = Driving(Recovery(settings), Lifeline())  # type: ignore[arg-type]
     made.start()
     yield made
@@ -147,7 +147,7 @@ def test_a_job_without_executors_is_left_alone(
     resources: Resources, driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody is told to attend to it, nor to what waits behind it, as long as no range is leased."""
-    monkeypatch.setattr(attending, "ATTEND_EVERY", 0.02)
+    monkeypatch.setattr(drive, "ATTEND_EVERY", 0.02)
     began, come = threading.Event(), threading.Event()
 
     def run(*_: Any) -> list[Any]:
@@ -161,7 +161,7 @@ def test_a_job_without_executors_is_left_alone(
     while not operations.find(resources, operation.id).ready:
         assert driver.step(operation.id)
     ticks = counted_ticks(driver, monkeypatch)
-    with attending.attended(resources, driver, lambda: [waits.id]):
+    with drive.attended(resources, driver, lambda: [waits.id]):
         thread = threading.Thread(target=driver.step, args=[operation.id])
         thread.start()
         try:
@@ -199,7 +199,7 @@ def test_who_drives_it_here_holds_it_while_he_writes(
     resources: Resources, driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As `recovery sweep --here` does, however long a step takes: another driver would write over it."""
-    monkeypatch.setattr(attending, "ATTEND_EVERY", 0.1)
+    monkeypatch.setattr(drive, "ATTEND_EVERY", 0.1)
     monkeypatch.setattr(drive, "DRIVEN", 1.0)
     operation, taken = ask(resources), list[bool]()
     monkeypatch.setattr(drive.sums, "are_wanted", lambda *_: True)

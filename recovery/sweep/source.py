@@ -26,9 +26,8 @@ from recovery.store import check_server
 from recovery.store.views.ranges import Range
 from recovery.store.views.tables import TABLES, Row
 from recovery.survey.plan import plan
-from recovery.sweep.source.pushdown import pushed
-from recovery.sweep.source.results import numbered, ranges_of
-from recovery.sweep.source.rows import SCHEMAS, Reading, rows
+from recovery.sweep.pushdown import pushed
+from recovery.sweep.table_rows import SCHEMAS, Reading, numbered, ranges_of, rows
 
 NAME = "recovery"
 OPTIONS = ("uri", "database", "table", "selection", "operation", "partitions")

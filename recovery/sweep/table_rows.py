@@ -1,4 +1,5 @@
-"""The rows of a range of processes, read on an executor: of one collection, of all four merged, or of what is wrong."""
+"""The rows of a range of processes, read on an executor: of one collection, of all four merged, of what is
+wrong, or of what an operation found."""
 
 from __future__ import annotations
 
@@ -6,22 +7,25 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 
-from recovery.records import DecisionState
+from recovery.engine import Resources
+from recovery.errors import InputError
+from recovery.records import DecisionState, OperationResult, Tally
 from recovery.rules import Finding, Snapshot, Surroundings
 from recovery.search import Query
 from recovery.settings import Settings
 from recovery.store import schema
 from recovery.store.client import Document
+from recovery.store.reading import tell
 from recovery.store.views.ranges import Range, Ranges
 from recovery.store.views.tables import COUNT, MOMENT, TABLES, TEXT, WHOLE, Row, value
 from recovery.survey import Look, RangeCounts, wrong_in
 from recovery.survey.record_streams import Stream
-from recovery.sweep.connections import connected
-from recovery.sweep.source.results import RESULTS, results
+from recovery.sweep.job import connected
 
 PAGE = 1000
-"""Processes of a selection that are read together."""
+"""Processes of a selection, or results of an operation, that are read together."""
 
 SNAPSHOTS = (
     "process string, type string, state string, started_at timestamp, ended_at timestamp, touched_at timestamp, "
@@ -35,6 +39,15 @@ FINDINGS = (
     "evidence string, found_at timestamp"
 )
 """A row for each finding of a rule, as the scanners and `recovery check` have it."""
+
+RESULTS = (
+    "operation bigint, process string, type string, rule string, actor string, count bigint, state string, "
+    "plan string, before string, after string, error string, record string, evidence string, found_at timestamp, "
+    "ended_at timestamp"
+)
+"""A row for what an operation found on, and did to, each process, by rule and actor."""
+RESULTS_EACH = 20_000
+"""Of one partition of an operation's results."""
 
 SCHEMAS = {name: table.ddl for name, table in TABLES.items()} | {
     "snapshots": SNAPSHOTS,
@@ -64,7 +77,7 @@ def rows(reading: Reading, part: Range) -> Iterator[Row]:
     match reading.table:
         case "results":
             assert reading.operation is not None
-            yield from results(connected(reading.settings), reading.operation, part)
+            yield from _results(connected(reading.settings), reading.operation, part)
         case "findings":
             yield from _findings(reading, part)
         case "snapshots":
@@ -156,3 +169,40 @@ def _finding(finding: Finding, process_type: str | None, actors: dict[str, str],
     repair, rule = finding.repair.name, finding.rule.value
     of = (process, process_type, rule, finding.record, task or None, actors.get(finding.record))
     return (*of, repair, finding.evidence, now)
+
+
+def ranges_of(resources: Resources, number: int) -> Sequence[Range]:
+    """Ranges of an operation's results that are even in size."""
+    cuts = [None, *resources.store.operation_results.walk(number, RESULTS_EACH), None]
+    return [Range(start, end) for start, end in pairwise(cuts)]
+
+
+def _results(resources: Resources, number: int, part: Range) -> Iterator[Row]:
+    """The rows of a range."""
+    after = None
+    stored = resources.store.operation_results
+    while len((page := stored.planned(number, after, PAGE, part.start, part.end, (), ())).read):
+        for damage in page.read.damaged:
+            tell(damage)
+        for result in page.read.records:
+            yield from _result_rows(result)
+        after = page.last
+
+
+def numbered(resources: Resources, text: str | None) -> int:
+    """The operation that the option names. Raises InputError."""
+    if text is None or not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise InputError(f"option operation={text!r}: the table results takes the number of an operation")
+    if resources.store.operations.get(int(text)) is None:
+        raise InputError(f"option operation={text!r}: there is no such operation (`recovery operation list`)")
+    return int(text)
+
+
+def _result_rows(result: OperationResult) -> Iterator[Row]:
+    shown = {(one.rule, one.actor): one for one in reversed(result.findings)}
+    for one in result.tally or (Tally(rule="", count=1),):
+        finding = shown.get((one.rule, one.actor))
+        told = (finding.record, finding.evidence) if finding is not None else (None, None)
+        counted = (one.rule or None, one.actor, one.count, result.state.value, result.plan)
+        ended = (result.before, result.after, result.error, *told, result.at, result.ended_at)
+        yield (result.operation, result.process, result.type, *counted, *ended)

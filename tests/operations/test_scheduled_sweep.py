@@ -6,11 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from recovery import InputError
+from recovery import InputError, sweep
 from recovery.records import Operation, OperationState, Worker
 from recovery.settings import Settings
-from recovery.sweep import due
-from recovery.sweep.due import order_if_due
+from recovery.sweep import order_if_due
 from tests.operations.ordering import Ordering
 
 HOUR = 3600.0
@@ -36,7 +35,7 @@ def asked_before(world: Ordering, operation: Operation, seconds: float) -> None:
 
 def test_one_each_interval_however_often_beats_begin(world: Ordering) -> None:
     first = ordered(world)
-    assert first is not None and (first.who, first.apply_at_once, first.spark) == (due.SCHEDULED, True, True)
+    assert first is not None and (first.who, first.apply_at_once, first.spark) == (sweep.SCHEDULED, True, True)
     assert [ordered(world) for _ in range(3)] == [None] * 3
     world.store.operations.save(first.evolve(state=OperationState.FINISHED), None)
     assert ordered(world) is None, "it is over, but an hour is not"
@@ -54,7 +53,7 @@ def test_none_beside_the_last_one(world: Ordering) -> None:
 
 def test_two_beats_at_once_order_one(world: Ordering, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both have seen that the last one is over; the other one orders first."""
-    real, found = due.ask, list[Operation | None]()
+    real, found = sweep.ask, list[Operation | None]()
 
     def paused(*given: object, **more: object) -> Operation:
         if not found:
@@ -62,7 +61,7 @@ def test_two_beats_at_once_order_one(world: Ordering, monkeypatch: pytest.Monkey
             found[0] = ordered(world)
         return real(*given, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(due, "ask", paused)
+    monkeypatch.setattr(sweep, "ask", paused)
     late = ordered(world)
     assert late is not None and found[0] is not None and late.id == found[0].id
     assert len(world.store.operations.newest(5)) == 1
