@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.completion import complete_process
-from recovery.cli.options import Command, YesOption
+from recovery.cli.command_options import Command, YesOption
 from recovery.cli.output import JsonOption, paragraphs
+from recovery.cli.shell_completion import complete_process
 
 if TYPE_CHECKING:
     from recovery.engine import Resources

@@ -19,9 +19,9 @@ from recovery.cli.broken_groups import (
     print_plan,
     selection_of,
 )
-from recovery.cli.completion import complete_actor, complete_process
-from recovery.cli.options import YesOption
+from recovery.cli.command_options import YesOption
 from recovery.cli.output import JsonOption
+from recovery.cli.shell_completion import complete_actor, complete_process
 
 if TYPE_CHECKING:
     from recovery.store import Selection

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.completion import complete_actor, complete_process, complete_type
+from recovery.cli.shell_completion import complete_actor, complete_process, complete_type
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -18,7 +18,7 @@ from recovery.cli.broken_groups import (
     print_plan,
     selection_of,
 )
-from recovery.cli.options import ReasonOption, YesOption
+from recovery.cli.command_options import ReasonOption, YesOption
 from recovery.cli.output import JsonOption
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from recovery.cli.options import Command
+from recovery.cli.command_options import Command
 from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from recovery.cli.tables import Labelled
+    from recovery.cli.text_tables import Labelled
     from recovery.health import Check
 
 HELP = """Check the cluster: servers, clocks, packages, collections, workers, queues, beat, scanners and deadlines.
@@ -64,7 +64,7 @@ def _in_one(checks: Sequence[Check]) -> Check:
 
 def _lines(check: Check) -> Labelled:
     from recovery.cli.output import line
-    from recovery.cli.tables import Labelled
+    from recovery.cli.text_tables import Labelled
 
     style = STYLES[check.level]
     rows = [(line((f"{check.level:<8}", style), (f"{check.name:<13}", "bold")), line(check.found))]

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 from recovery.cli.envelope import print_json
 from recovery.cli.output import console, line
-from recovery.cli.tables import Cell, print_rows
-from recovery.drill.report import Measured, Report
+from recovery.cli.text_tables import Cell, print_rows
+from recovery.drill.drill_report import Measured, Report
 
 STYLES = {"ok": "green", "late": "bold yellow", "failed": "bold red"}
 RIGHT = ("probes", "median", "longest", "promised")

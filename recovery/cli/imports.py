@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from recovery.cli.options import Command
+from recovery.cli.command_options import Command
 from recovery.cli.output import JsonOption, paragraphs
 
 HELP = """Read processes back that `recovery operation start collect --export` has written to files.

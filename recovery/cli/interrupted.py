@@ -27,7 +27,7 @@ def print_groups(out: Console, groups: Sequence[Group]) -> None:
     from rich.text import Text
 
     from recovery.cli.output import line
-    from recovery.cli.tables import fits
+    from recovery.cli.text_tables import fits
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     names = ("tasks", "type", "actor", "kind", "fingerprint", "first", "last", "example")
@@ -67,7 +67,7 @@ def tasks_of(resources: Resources, selection: Selection) -> Iterator[dict[str, A
 def print_tasks(out: Console, tasks: Iterable[dict[str, Any]]) -> None:
     """A line for each, with its id first: there may be a million, so it is no table. In a narrow terminal the rest goes
     on below, indented."""
-    from recovery.cli.tables import Labelled
+    from recovery.cli.text_tables import Labelled
 
     for one in tasks:
         custom_id = f"  {one['custom_id']}" if one["custom_id"] else ""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.completion import complete_operation
+from recovery.cli.shell_completion import complete_operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable

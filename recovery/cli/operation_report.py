@@ -34,7 +34,7 @@ def print_results(
     """As a table of the first ones, or as one JSON object with all, unless there is a limit."""
     from recovery.cli.envelope import stream_json
     from recovery.cli.output import console
-    from recovery.cli.tables import print_rows
+    from recovery.cli.text_tables import print_rows
 
     if json:
         rows = _results(resources, operation, states, limit)

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from recovery.cli.completion import complete_actor, complete_kind, complete_search
+from recovery.cli.command_options import DURATION, YES, Command, duration
 from recovery.cli.operation_options import NeededReason, WatchOption, print_whole
-from recovery.cli.options import DURATION, YES, Command, duration
 from recovery.cli.output import JsonOption, paragraphs
+from recovery.cli.shell_completion import complete_actor, complete_kind, complete_search
 
 START = """Order an operation on the processes that a selection matches, in the language of `recovery find`.
 

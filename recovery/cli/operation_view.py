@@ -23,7 +23,7 @@ def print_all(out: Console, found: Sequence[Progress], damaged: Sequence[str]) -
     """A row for each, and a line for each that can't be read."""
     from rich.text import Text
 
-    from recovery.cli.tables import print_rows
+    from recovery.cli.text_tables import print_rows
 
     for told in damaged:
         out.print(told, style="red", markup=False, highlight=False)
@@ -52,7 +52,7 @@ def print_one(out: Console, resources: Resources, found: Progress) -> None:
     """All of it, and a sample of its processes."""
     from rich.text import Text
 
-    from recovery.cli.tables import Labelled, print_rows
+    from recovery.cli.text_tables import Labelled, print_rows
 
     operation = found.operation
     head = f"operation {operation.id}"

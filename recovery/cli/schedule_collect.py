@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from recovery.cli.options import YES
+from recovery.cli.command_options import YES
 from recovery.cli.output import JsonOption
 
 HELP = """Order an operation of the kind collect at each slot of a schedule, applied as soon as its plan is made.
@@ -35,7 +35,7 @@ def collect(  # noqa: PLR0913
 ) -> None:
     from recovery.cli.output import connect
     from recovery.cli.removals import agree_to_removal
-    from recovery.cli.schedules import tell
+    from recovery.cli.schedule_commands import tell
     from recovery.engine.operators.saved_searches import read_search
     from recovery.operations import Asked
     from recovery.operations.scheduled import schedule_operation

@@ -138,7 +138,7 @@ def print_all(out: Console, found: Mapping[str, Schedule], damaged: Sequence[str
     """A line for each, and one for each that can't be read."""
     from rich.text import Text
 
-    from recovery.cli.tables import print_rows
+    from recovery.cli.text_tables import print_rows
 
     for told in damaged:
         out.print(told, style="red", markup=False, highlight=False)
@@ -164,7 +164,7 @@ def print_one(out: Console, name: str, schedule: Schedule) -> None:
     """A schedule with its settings, its last slots and what operators did."""
     from rich.text import Text
 
-    from recovery.cli.tables import Labelled, print_rows
+    from recovery.cli.text_tables import Labelled, print_rows
 
     word, reason = schedule.state, why(schedule)
     does = "starts" if schedule.orders is None else "orders"

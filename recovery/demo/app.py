@@ -17,8 +17,8 @@ from typing import Any
 
 from recovery.demo import ledger
 from recovery.demo.failures import Failure
-from recovery.drill.canary import witnesses
-from recovery.drill.orders import Order
+from recovery.drill.canary_actor import witnesses
+from recovery.drill.canary_orders import Order
 from recovery.engine import Recovery
 from recovery.engine.actors.context import current
 from recovery.records import Decision

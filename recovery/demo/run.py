@@ -22,18 +22,18 @@ from recovery.demo.app import APP
 from recovery.demo.audit import audit
 from recovery.demo.bulk_repair import BulkRepair, Repair
 from recovery.demo.chaos import Chaos
+from recovery.demo.demo_report import Counts, DisasterOutcome, InjectedFaults, Report, report
 from recovery.demo.disaster import Destroyed, strike
-from recovery.demo.drill import Compared, compare
+from recovery.demo.drill_comparison import Compared, compare
 from recovery.demo.kinds import Disaster
 from recovery.demo.options import Options
-from recovery.demo.progress import Progress, Standing
-from recovery.demo.report import Counts, DisasterOutcome, InjectedFaults, Report, report
+from recovery.demo.screen import Progress, Standing
 from recovery.demo.stopping import signals
 from recovery.demo.trouble import Trouble
 from recovery.demo.unfinished import standing
-from recovery.demo.watch import Watch
+from recovery.demo.watching import Watch
 from recovery.demo.workforce import READY_TIMEOUT, Workforce
-from recovery.drill import run as drills
+from recovery.drill import drilling as drills
 from recovery.engine import Resources
 from recovery.errors import InputError, ServerUnavailable
 from recovery.settings import Settings, load

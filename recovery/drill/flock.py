@@ -11,8 +11,8 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 
-from recovery.drill.canary import DECLINED
-from recovery.drill.orders import CANARY, LABEL, Kind, Victim, actor_preferences, order, type_preferences
+from recovery.drill.canary_actor import DECLINED
+from recovery.drill.canary_orders import CANARY, LABEL, Kind, Victim, actor_preferences, order, type_preferences
 from recovery.drill.sightings import Canary
 from recovery.engine import Resources, start_process
 from recovery.engine.actors.actor import encode_call

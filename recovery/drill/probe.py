@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 
 from recovery import metrics
+from recovery.drill.drill_report import Report
+from recovery.drill.drilling import Plan, Tell, run
 from recovery.drill.promises import Step
-from recovery.drill.report import Report
-from recovery.drill.run import Plan, Tell, run
 from recovery.drill.sightings import Outcome
 from recovery.engine import Resources
 from recovery.errors import BrokerError, InputError, OtherVersion, ServerUnavailable

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from recovery.drill.orders import CANARY
+from recovery.drill.canary_orders import CANARY
 from recovery.engine import Resources
 from recovery.errors import InputError, OtherVersion, ServerUnavailable
 from recovery.installed import library_version

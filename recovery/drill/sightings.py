@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from recovery.drill.orders import DELAY, HOLD, STEPS, Kind, Victim
+from recovery.drill.canary_orders import DELAY, HOLD, STEPS, Kind, Victim
 from recovery.drill.promises import Promise, Step
 from recovery.records import Decision, DecisionState
 from recovery.records.ids import START_TASK, child_task_id, worker_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from recovery.drill.orders import CANARY
+from recovery.drill.canary_orders import CANARY
 from recovery.engine import Resources
 from recovery.health import untaken_tasks
 from recovery.health.model import Cause, Check, join_names, ok, problem, warning

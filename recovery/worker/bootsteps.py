@@ -11,7 +11,7 @@ from celery import Celery, bootsteps, signals
 from celery.worker.consumer import Gossip, Mingle
 
 from recovery import tracing
-from recovery.drill.orders import CANARY
+from recovery.drill.canary_orders import CANARY
 from recovery.engine import Recovery
 from recovery.errors import RecoveryError
 from recovery.metrics import counting

@@ -13,8 +13,8 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from recovery.drill.canary import canary_actor
-from recovery.drill.orders import CANARY, Victim
+from recovery.drill.canary_actor import canary_actor
+from recovery.drill.canary_orders import CANARY, Victim
 from recovery.engine import Recovery
 from recovery.worker.celery_tasks import Running
 

@@ -17,7 +17,7 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 
-from recovery.drill.orders import CANARY
+from recovery.drill.canary_orders import CANARY
 from recovery.engine import Recovery, declare_schedules
 from recovery.engine.resources import Queueing
 from recovery.errors import RecoveryError, SettingsError, StoreDenied

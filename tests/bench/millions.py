@@ -28,7 +28,7 @@ import redis
 from bson.raw_bson import RawBSONDocument
 
 from recovery import Recovery, Settings
-from recovery.cli.status import look
+from recovery.cli.status_commands import look
 from recovery.health.doctor import examine
 from recovery.queue import encode
 from recovery.records import DecisionState

@@ -8,8 +8,8 @@ from pathlib import Path
 import typer
 
 from recovery import Promise, Settings, operations
+from recovery.cli.command_options import Command
 from recovery.cli.main import app
-from recovery.cli.options import Command
 from recovery.demo.app import app as demo_app
 from recovery.engine.operators.markers import clear_marker
 from recovery.engine.operators.overrides import ActorOverrides

@@ -99,7 +99,7 @@ def become(order: Mapping[str, Any]) -> None:
     if order["arguments"][:1] == ["demo"]:
         process.install()
     if patience := os.environ.pop(PATIENCE, ""):
-        sys.modules["recovery.cli.completion"].TIMEOUT = float(patience)  # type: ignore[attr-defined]
+        sys.modules["recovery.cli.shell_completion"].TIMEOUT = float(patience)  # type: ignore[attr-defined]
     try:
         runpy.run_module("recovery", run_name="__main__", alter_sys=True)
     except SystemExit as end:

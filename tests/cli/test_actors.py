@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from recovery import Settings
-from recovery.cli import settings as texts
+from recovery.cli import setting_values as texts
 from recovery.cli.main import app
 from recovery.errors import InputError
 from recovery.records import ActorPreferences, ProcessTypePreferences, Worker

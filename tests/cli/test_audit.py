@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from recovery import Settings
-from recovery.cli import sweep
+from recovery.cli import sweep_commands
 from recovery.cli.main import app
 from recovery.records import AuditEntry, Worker
 from recovery.store import Store
@@ -84,7 +84,7 @@ def test_a_sweep(env: dict[str, str], lasting: Settings, monkeypatch: pytest.Mon
     worker = Worker(id="s", name="s", host="h", pid=1, pid_started=1, queues=("spark",), spark=True)
     Store(lasting).workers.beat(worker, 60)
     Store(lasting).catch_up(10)
-    monkeypatch.setattr(sweep, "_followed", lambda *_, **__: None)
+    monkeypatch.setattr(sweep_commands, "_followed", lambda *_, **__: None)
     CliRunner().invoke(app, ["sweep", "--repair", "--reason", WHY], env=env)
     (entry,) = entries(lasting)[:1]
     assert (entry.what, entry.target, entry.why) == ("operation start", "repair", WHY)

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from recovery.cli.main import exit_code, told
-from recovery.cli.start import value
+from recovery.cli.start_commands import value
 from recovery.errors import ProcessBroken
 from recovery.settings import Settings
 from recovery.stack import Stack

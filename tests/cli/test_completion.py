@@ -16,10 +16,10 @@ import pytest
 import typer.main
 
 from recovery import Settings
-from recovery.cli import completion
+from recovery.cli import shell_completion
 from recovery.cli.bash_words import joined_words
-from recovery.cli.completion import OF_FIELDS, complete_search
 from recovery.cli.main import app
+from recovery.cli.shell_completion import OF_FIELDS, complete_search
 from recovery.engine.operators.saved_searches import save_search
 from recovery.records import ActorPreferences, Interruption, OperationKind, ProcessTypePreferences
 from tests.cli.command import Done, environment, recovery
@@ -122,7 +122,7 @@ OFFERED = {
 def test_a_search(labelled: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in labelled.settings.environment().items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(completion, "TIMEOUT", 30.0)
+    monkeypatch.setattr(shell_completion, "TIMEOUT", 30.0)
     assert {typed: complete_search(typed) for typed in OFFERED} == OFFERED
 
 
@@ -232,7 +232,7 @@ def completed_parameters(command: Any, path: tuple[str, ...] = ()) -> Iterator[t
 def test_no_parameter_is_offered_a_text_that_a_shell_runs(hostile: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in hostile.settings.environment().items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(completion, "TIMEOUT", 30.0)
+    monkeypatch.setattr(shell_completion, "TIMEOUT", 30.0)
     found = dict(completed_parameters(typer.main.get_command(app)))
     assert {"show process_id", "find query", "actor set name", "list process_type"} <= found.keys(), found.keys()
     searches = [f"{name}:" for name in (*OF_FIELDS, "label.customer")] + ["@", "", "overdue "]

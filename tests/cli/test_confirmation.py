@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from recovery import InputError, Promise
+from recovery.cli.command_options import NOT_YES, YES
 from recovery.cli.main import app
-from recovery.cli.options import NOT_YES, YES
 from recovery.settings import Settings
 from tests.cli import schemas
 from tests.cli.every import all_commands

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from recovery import Promise, Recovery, Settings
-from recovery.cli import show
+from recovery.cli import show_commands as show
 from recovery.cli.awaiting import _reasons
 from recovery.cli.calls import call_line
 from recovery.cli.main import _unless_half_made, app

@@ -92,7 +92,9 @@ def test_one_command_is_built_without_the_others() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("module", ["recovery.cli.main", "typer", "recovery.cli.status", "pymongo", "redis.client"])
+@pytest.mark.parametrize(
+    "module", ["recovery.cli.main", "typer", "recovery.cli.status_commands", "pymongo", "redis.client"]
+)
 def test_a_ctrl_c_while_a_command_starts_is_no_traceback(module: str, tmp_path: Path, emptied: Settings) -> None:
     (tmp_path / "sitecustomize.py").write_text(CTRL_C)
     env = environment({**emptied.environment(), "CTRL_C_AT": module})

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from recovery.cli.show import Shown
-from recovery.cli.tree import tree
+from recovery.cli.process_tree import tree
+from recovery.cli.show_commands import Shown
 from recovery.records import Decision, DecisionState, LostAttempt, Process, Refused, VersionRefusal
 from recovery.store.views.overview import TaskLine
 

@@ -19,10 +19,10 @@ from pymongo import MongoClient
 from rich.console import Console
 
 from recovery.demo import faults, run, trouble, workforce
+from recovery.demo.demo_report import Report
 from recovery.demo.kinds import Kind
 from recovery.demo.options import Options
-from recovery.demo.progress import Progress
-from recovery.demo.report import Report
+from recovery.demo.screen import Progress
 from recovery.settings import Settings
 
 pytestmark = pytest.mark.cluster

@@ -17,9 +17,9 @@ from prometheus_client.metrics import MetricWrapperBase
 from rich.console import Console
 
 from recovery import ProcessBroken, Recovery, Settings, metrics
-from recovery.cli.start import value
-from recovery.demo.progress import summary
-from recovery.demo.report import Report
+from recovery.cli.start_commands import value
+from recovery.demo.demo_report import Report
+from recovery.demo.screen import summary
 from recovery.metrics.collectors import ServerCollector
 from recovery.queue import Broker
 from recovery.records import ActorPreferences, Operation, OperationKind, ProcessTypePreferences, ScannerRun, Schedule

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.drill import run
-from recovery.drill.canary import canary_actor
+from recovery.drill import drilling as run
+from recovery.drill.canary_actor import canary_actor
+from recovery.drill.canary_orders import CANARY, Kind
 from recovery.drill.flock import Flock
-from recovery.drill.orders import CANARY, Kind
 from recovery.drill.promises import Step
 from recovery.installed import library_version
 from recovery.records import Worker

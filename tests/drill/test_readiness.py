@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from recovery.drill.orders import CANARY, actor_preferences
+from recovery.drill.canary_orders import CANARY, actor_preferences
+from recovery.drill.drill_report import Report
+from recovery.drill.drilling import Plan, run
 from recovery.drill.probe import watch
 from recovery.drill.readiness import muster
-from recovery.drill.report import Report
-from recovery.drill.run import Plan, run
 from recovery.engine import Resources
 from recovery.errors import InputError, OtherVersion, ServerUnavailable
 from recovery.installed import library_version

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recovery.drill.orders import DELAY, HOLD, WORKER_TIMEOUT, Kind, Victim
+from recovery.drill.canary_orders import DELAY, HOLD, WORKER_TIMEOUT, Kind, Victim
+from recovery.drill.drill_report import measured
 from recovery.drill.promises import Promise, Step
-from recovery.drill.report import measured
 from recovery.drill.sightings import Canary, Outcome, Probe
 from recovery.records import Decision, DecisionState
 from recovery.records import Outcome as Ended

@@ -60,10 +60,10 @@ def harmless(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
     for name, value in emptied.environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("RECOVERY_APP", "tests.cli.shop:app")
-    for where in ("recovery.cli.workers.os.execve", "recovery.stack.Stack", "recovery.demo.run.run"):
+    for where in ("recovery.cli.worker_commands.os.execve", "recovery.stack.Stack", "recovery.demo.run.run"):
         monkeypatch.setattr(where, not_here)
     monkeypatch.setattr("recovery.sweep.sweep", not_here)
-    monkeypatch.setattr("recovery.cli.servers.signal.signal", lambda *_: None)
+    monkeypatch.setattr("recovery.cli.server_commands.signal.signal", lambda *_: None)
     # It answers: to ask each time takes most of the time.
     monkeypatch.setattr("recovery.store.check_server", lambda *_, **__: None)
     monkeypatch.setattr("recovery.cli.awaiting.LOOK_EVERY", 0.0)

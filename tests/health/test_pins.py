@@ -9,8 +9,8 @@ import pytest
 from recovery import Recovery
 from recovery.cli.awaiting import _reasons
 from recovery.cli.hints import hint
-from recovery.cli.show import as_dict
-from recovery.cli.show import look as look_to_show
+from recovery.cli.show_commands import as_dict
+from recovery.cli.show_commands import look as look_to_show
 from recovery.health.model import Cause, Level
 from recovery.health.process_check import look
 from recovery.health.versions import judge_decisions, judge_pins

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from recovery.cli.status import look
+from recovery.cli.status_commands import look
 from recovery.health import Level
 from recovery.health.live_workers import RECENT, SHOWN
 from recovery.health.model import Cause

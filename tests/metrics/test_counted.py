@@ -16,8 +16,8 @@ from redis.client import Pipeline
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from recovery import heartbeat, metrics
+from recovery.drill.drill_report import Report, measured
 from recovery.drill.promises import Promise, Step
-from recovery.drill.report import Report, measured
 from recovery.drill.sightings import Probe
 from recovery.engine import Slot, declare_schedules, outages
 from recovery.engine.operators.overrides import ProcessTypeOverrides

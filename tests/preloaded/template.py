@@ -48,7 +48,7 @@ CELERY = (
     "celery.worker.strategy",
     "kombu.transport.redis",
 )
-OURS = ("cli.main", "cli.workers", "engine", "queue", "scan", "operations", "drill.canary")
+OURS = ("cli.main", "cli.worker_commands", "engine", "queue", "scan", "operations", "drill.canary_actor")
 NOT_BEFORE = ("recovery.worker.app",)
 """Which is made of the settings."""
 

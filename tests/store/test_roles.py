@@ -15,8 +15,8 @@ from pymongo.errors import OperationFailure
 
 from recovery import Recovery
 from recovery.cli.main import execute
+from recovery.drill.canary_orders import Kind
 from recovery.drill.flock import Flock
-from recovery.drill.orders import Kind
 from recovery.drill.readiness import muster
 from recovery.engine import Keys
 from recovery.engine.end.removal import remove

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from recovery import InputError, Recovery, Settings
-from recovery.drill.orders import CANARY
+from recovery.drill.canary_orders import CANARY
 from recovery.errors import SettingsError
 from recovery.records import ActorPreferences
 from recovery.settings import load

@@ -1,0 +1,155 @@
+"""`recovery drill`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from recovery.cli.command_options import DURATION, Command, ReasonOption, duration
+from recovery.cli.output import JsonOption, paragraphs
+
+if TYPE_CHECKING:
+    from recovery.drill.drilling import Plan
+    from recovery.engine import Resources
+
+HELP = """Measure recovery on the cluster as it is, and hold it against what is promised.
+
+Canaries, small processes of an actor that every worker serves, go through the workers: how soon does a process begin,
+one step follow the other, a delay end; and how soon is a task queued again whose claim nobody renews? They are removed
+at the end. docs/drill.md tells what each time is made of.
+
+With --kill one of them kills its pool process and another one its worker, and it is measured how soon their tasks are
+queued again. That asks first, and takes --yes where nobody can be asked; the workers must allow it
+(RECOVERY_DRILL_KILL), and something should start them again: the drill does not.
+
+--watch goes on, a drill every --every, and serves what it measures as metrics, if RECOVERY_METRICS_PORT is set.
+
+Ends with 0 if every promise was kept, 1 if one was broken, 2 if there could be no drill.
+
+Example: [bold]recovery drill[/bold]
+
+Example: [bold]recovery drill --kill --reason "before the sale"[/bold]
+
+Example: [bold]RECOVERY_METRICS_PORT=9110 recovery drill --watch --every 1m[/bold]
+"""
+
+BROKEN = 1
+INTERRUPTED = 128
+"""An exit code over this tells the signal, as shells have it."""
+EVERY = 60.0
+"""Seconds."""
+
+
+def drill(
+    processes: Annotated[int, typer.Option(help="Canaries to start.")] = 10,
+    kill: Annotated[bool, typer.Option("--kill", help="Kill a pool process and a worker, too.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --kill: don't ask.")] = False,
+    reason: ReasonOption = "",
+    watch: Annotated[bool, typer.Option("--watch", help="One drill after the other, with metrics.")] = False,
+    every: Annotated[
+        float | None,
+        typer.Option(
+            parser=duration, metavar=DURATION, help="With --watch: how often; default: 1m.", show_default=False
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    from recovery.cli.output import connect, messages
+    from recovery.demo.stopping import Stopped, signals
+    from recovery.drill.drilling import Plan
+
+    plan = Plan(processes, kill, reason)
+    _check(watch=watch, every=every, kill=kill, yes=yes)
+    resources = connect()
+    if kill and not yes:
+        _ask(resources, plan, EVERY if watch and every is None else every)
+    try:
+        with signals():
+            if watch:
+                _watch(resources, plan, every if every is not None else EVERY, json=json)
+            good = _once(resources, plan, json=json)
+    except Stopped as stopped:
+        messages().print(f"stopped by {stopped}; its canaries are removed", style="yellow")
+        raise typer.Exit(INTERRUPTED + stopped.number) from None
+    raise typer.Exit(0 if good else BROKEN)
+
+
+def _check(*, watch: bool, every: float | None, kill: bool, yes: bool) -> None:
+    from recovery.drill.probe import MAX_EVERY, MIN_EVERY
+    from recovery.errors import InputError
+    from recovery.wording import show_duration
+
+    if every is not None and not watch:
+        raise InputError(f"--every {show_duration(every)}: goes with --watch")
+    if every is not None and not MIN_EVERY <= every <= MAX_EVERY:
+        raise InputError(
+            f"--every {show_duration(every)}: must be {show_duration(MIN_EVERY)} to {show_duration(MAX_EVERY)}"
+        )
+    if yes and not kill:
+        raise InputError("--yes: goes with --kill; nothing else is asked")
+    if kill and not yes and not sys.stdin.isatty():
+        raise InputError("--kill kills a pool process and a worker, and nobody can be asked here: add --yes")
+
+
+def _ask(resources: Resources, plan: Plan, every: float | None) -> None:
+    """Have the user agree. Raises InputError if he does not, and, on record, where nothing may be killed."""
+    from recovery.drill.readiness import muster
+    from recovery.engine.operators.auditing import audited
+    from recovery.errors import InputError
+    from recovery.wording import count, show_duration
+
+    try:
+        crew = muster(resources, kill=True)
+    except InputError:
+        with audited(resources, "drill", "kill", plan.why):
+            raise
+    names = ", ".join(one.name for one in crew.serving)
+    again = f" every {show_duration(every)} until this is stopped" if every is not None else ""
+    question = (
+        f"A pool process and a worker, one of {count(len(crew.serving), 'worker')} ({names}), are killed{again} with "
+        "all that they run. What they run is run again. Go on?"
+    )
+    if not typer.confirm(question, err=True):
+        raise InputError("--kill: not agreed to; nothing was done")
+
+
+def _once(resources: Resources, plan: Plan, *, json: bool) -> bool:
+    from recovery.cli.drill_report import show
+    from recovery.cli.output import messages
+    from recovery.drill.drilling import run
+
+    report = run(resources, plan, lambda said: messages().print(said, style="dim"))
+    show(report, json=json)
+    return report.good
+
+
+def _watch(resources: Resources, plan: Plan, every: float, *, json: bool) -> None:
+    """Until it is stopped. Raises Stopped."""
+    from recovery.cli import counting
+    from recovery.cli.drill_report import show, show_line
+    from recovery.cli.output import messages
+    from recovery.drill.probe import watch
+
+    settings, said = resources.settings, messages()
+    counting.leave_nothing()  # a probe's metrics are its own, and end with it
+    if not settings.metrics_port:
+        said.print("no metrics are served: set RECOVERY_METRICS_PORT", style="yellow")
+    else:
+        from recovery.metrics.exporter import serve
+
+        serve(settings, resources.store, resources.broker)
+        said.print(f"metrics on http://{settings.metrics_host}:{settings.metrics_port}/metrics", style="dim")
+    watch(
+        resources,
+        plan,
+        every,
+        lambda report: show(report, json=True) if json else show_line(report),
+        lambda text: said.print(text, style="red"),
+    )
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands of this module."""
+    app.command(cls=Command, help=paragraphs(HELP))(drill)

@@ -1,0 +1,187 @@
+"""`recovery check`: is one process well?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from recovery.cli.command_options import Command, ReasonOption
+from recovery.cli.interrupted import without_rule
+from recovery.cli.output import JsonOption, paragraphs, seconds_between
+from recovery.cli.shell_completion import complete_process
+from recovery.wording import count, show_age
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from recovery.health import Deadline, Examination
+    from recovery.rules import Finding, Snapshot
+
+HELP = """Judge one process by the rules that the scanners use, whether its deadlines are past or not.
+
+Shows its records, what is open, and each finding with its evidence and the repair that is due. With --repair that is
+done at once and the process is judged again. A healthy process is shown with its next deadlines. What is missing
+counts once nothing has changed in the process for RECOVERY_APPLY_TIMEOUT (5 s). Ends with 0 if it is healthy or was
+repaired, or is broken and nothing else is wrong with it; 1 if a finding is left.
+
+Example: [bold]recovery check 0198c1d2e3f47a5b8c9d0e1f2a3b4c5d --repair[/bold]
+"""
+
+LEFT = 1
+MAX_LINES = 20
+"""Open tasks and deadlines that are shown; --json has all."""
+
+
+def check(
+    process_id: Annotated[
+        str, typer.Argument(metavar="PROCESS_ID", help="Its id or custom id.", autocompletion=complete_process)
+    ],
+    repair: Annotated[bool, typer.Option("--repair", help="Repair what is found, then judge again.")] = False,
+    reason: ReasonOption = "",
+    json: JsonOption = False,
+) -> None:
+    from recovery import health
+    from recovery.cli.envelope import print_json
+    from recovery.cli.output import connect, console
+    from recovery.engine.lookup import resolve
+    from recovery.errors import InputError
+
+    if reason and not repair:
+        raise InputError("--reason goes with --repair: without it nothing is changed, and nothing recorded")
+    resources = connect()
+    examined = first = health.look(resources, resolve(resources, process_id))
+    repaired: dict[str, int] | None = None
+    if repair:
+        done, examined = health.repair(resources, first, reason)
+        repaired = {str(rule): count for rule, count in done.items()}
+    coming = health.deadlines(examined.snapshot)
+    if json:
+        print_json("check", _as_dict(first, examined, repaired, coming))
+    else:
+        _show(console(), first, examined, repaired, coming)
+    raise typer.Exit(LEFT if examined.findings else 0)
+
+
+def _show(
+    out: Console,
+    first: Examination,
+    last: Examination,
+    repaired: dict[str, int] | None,
+    coming: Sequence[Deadline],
+) -> None:
+    from recovery.records import ProcessState
+
+    for line in _summary(first.snapshot, first.around.now):
+        out.print(line)
+    _print_findings(out, "found", first.findings)
+    if repaired is not None and first.findings:
+        done = ", ".join(f"{rule} {number}" for rule, number in repaired.items()) or "nothing"
+        out.print(f"repaired   {done}", style="green" if repaired else "yellow")
+        _print_findings(out, "left", last.findings)
+    if last.findings:
+        return
+    process = last.snapshot.process
+    if process is not None and process.state is ProcessState.BROKEN:
+        why = f"{process.error.kind}: {without_rule(process.error.message)}" if process.error else "without an error"
+        out.print(f"broken     {why}", style="red")
+        out.print(
+            f"  nothing else is wrong with it; `recovery broken show {process.id}` tells what can be done",
+            style="dim",
+        )
+    else:
+        out.print("healthy", style="green")
+    for one in coming[:MAX_LINES]:
+        line = f"  {_when(one.at, last.around.now):<18}{one.scanner + ' scanner':<19}{one.record}  {one.what}"
+        out.print(line)
+    if len(coming) > MAX_LINES:
+        out.print(f"  and {len(coming) - MAX_LINES} more, later", style="dim")
+    if not coming:
+        out.print("  no record has a deadline: nothing is left to be done", style="dim")
+
+
+def _summary(snapshot: Snapshot, now: datetime) -> Iterator[str]:
+    process, graph = snapshot.process, snapshot.graph
+    if process is None:
+        is_damaged = any(one.record == snapshot.process_id and one.kind == "Process" for one in snapshot.damaged)
+        yield f"{snapshot.process_id}  {'its record is damaged' if is_damaged else 'has no Process record'}"
+    else:
+        lasted = show_age(seconds_between(process.started_at, process.ended_at or now))
+        yield f"{process.id}  {process.type}  {process.state}, {'took' if process.ended_at else 'for'} {lasted}"
+    states = ", ".join(f"{number:,} {state}" for state, number in _states(snapshot).items()) or "no decision"
+    yield f"records    {count(len(snapshot.tasks), 'task')} ({states}); {'a' if graph else 'no'} graph"
+    open_tasks = _open(snapshot)
+    for place, task in enumerate(open_tasks[:MAX_LINES]):
+        waits = f", waits for {task['waits_for']}" if task["waits_for"] else ""
+        yield f"{'' if place else 'open':<11}{task['task']}  {task['actor']}  {task['state']}{waits}"
+    if len(open_tasks) > MAX_LINES:
+        yield f"{'':<11}and {len(open_tasks) - MAX_LINES:,} more"
+
+
+def _print_findings(out: Console, what: str, findings: Sequence[Finding]) -> None:
+    for place, finding in enumerate(findings):
+        line = f"{'' if place else what:<11}{finding.rule}  {finding.record}  {finding.evidence} → {finding.repair}"
+        out.print(line, style="yellow")
+
+
+def _as_dict(
+    first: Examination, last: Examination, repaired: dict[str, int] | None, coming: Sequence[Deadline]
+) -> dict[str, Any]:
+    """What is found, as JSON has it. Times are ISO 8601 in UTC. `repaired` is null if nobody asked for it."""
+    process, graph = last.snapshot.process, last.snapshot.graph
+    return {
+        "process": last.snapshot.process_id,
+        "type": process.type if process else None,
+        "state": process.state if process else None,
+        "error": process.error.message if process and process.error else None,
+        "tasks": len(last.snapshot.tasks),
+        "decisions": _states(last.snapshot),
+        "graph": graph is not None,
+        "open": _open(last.snapshot),
+        "findings": [_finding(finding) for finding in first.findings],
+        "repaired": repaired,
+        "left": [_finding(finding) for finding in last.findings],
+        "healthy": not last.findings,
+        "deadlines": [
+            {"record": one.record, "what": one.what, "at": one.at.isoformat(), "scanner": one.scanner} for one in coming
+        ],
+    }
+
+
+def _finding(finding: Finding) -> dict[str, str]:
+    return {
+        "rule": finding.rule,
+        "record": finding.record,
+        "evidence": finding.evidence,
+        "repair": finding.repair,
+    }
+
+
+def _states(snapshot: Snapshot) -> dict[str, int]:
+    return dict(Counter(str(decision.state) for decision in snapshot.decisions.values()))
+
+
+def _open(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Tasks that the graph has as open, those that wait for nothing first."""
+    if snapshot.graph is None:
+        return []
+    found = []
+    for task in snapshot.graph.not_finished:
+        decision = snapshot.decisions.get(task)
+        state = "failed" if task in snapshot.graph.failed else decision.state if decision else "no decision"
+        waits = len(snapshot.graph.links.get(task, {}))
+        found.append({"task": task, "actor": decision.actor if decision else "?", "state": state, "waits_for": waits})
+    return sorted(found, key=lambda one: one["waits_for"])
+
+
+def _when(at: datetime, now: datetime) -> str:
+    seconds = (at - now).total_seconds()
+    return f"in {show_age(seconds)}" if seconds > 0 else f"due for {show_age(-seconds)}"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands of this module."""
+    app.command(cls=Command, help=paragraphs(HELP))(check)

@@ -1,0 +1,257 @@
+"""`recovery show`: one process and its tasks."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from recovery.cli.command_options import Command
+from recovery.cli.history import history_entry, print_history
+from recovery.cli.output import JsonOption, paragraphs
+from recovery.cli.shell_completion import complete_process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from rich.console import Console, RenderableType
+
+    from recovery.engine import Resources
+    from recovery.errors import DamagedRecord
+    from recovery.records import Decision, Process
+    from recovery.store.views.calls import CallTexts
+    from recovery.store.views.overview import TaskLine
+
+HELP = """Show a process: its state, and its tasks under those that scheduled them.
+
+Each task has its state, what it waits for, what it was called with and what it gave, cut to the line; --json has all of
+that. A value in <> is still to come, from the task of that id. Where there are over 200 tasks, those of one actor and
+state are counted together. --watch shows it again every second until the process has ended, and then ends with 0, or 1
+if it did not finish.
+
+Example: [bold]recovery show 0198c1d2e3f47a5b8c9d0e1f2a3b4c5d --watch[/bold]
+"""
+LOOK_EVERY = 1.0
+BAD = 1
+
+
+@dataclass(frozen=True)
+class Shown:
+    """All that is told of a process."""
+
+    process: Process
+    characters: int
+    """Of its result, of which `process` has the start."""
+    damage: DamagedRecord | None
+    """What of the process can't be read, and is left out."""
+    lines: Sequence[TaskLine]
+    decisions: Mapping[str, Decision]
+    links: Mapping[str, Sequence[str]]
+    calls: Mapping[str, CallTexts]
+    unserved: Mapping[str, str]
+    """{actor: why no worker takes its tasks}."""
+    pinned: Mapping[str, str]
+    """{decision: what it waits for}, of those that are pinned to a version which no live worker runs."""
+    now: datetime
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, however: a broken one goes on only if an operator restarts it."""
+        return self.process.state.value != "running"
+
+
+def show(
+    process_id: Annotated[
+        str,
+        typer.Argument(metavar="PROCESS_ID", help="Its id or custom id.", autocompletion=complete_process),
+    ],
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again until it has ended.")] = False,
+    history: Annotated[bool, typer.Option("--history", help="What it came to before it was restarted, too.")] = False,
+    json: JsonOption = False,
+) -> None:
+    from recovery.cli.envelope import print_json
+    from recovery.cli.output import connect, console
+    from recovery.engine.lookup import resolve
+
+    resources = connect(needs_redis=False)
+    process_id = resolve(resources, process_id)
+    out = console()
+    if watch:
+        found = _watch(out, resources, process_id, live=out.is_terminal and not json)
+    else:
+        found = look(resources, process_id)
+    if json:
+        print_json("show", as_dict(look(resources, process_id, whole=True)))
+    else:
+        for part in _parts(found, out.width):
+            out.print(part)
+        if history:
+            print_history(out, found.process)
+    if watch and found.process.state.value != "finished":
+        raise typer.Exit(BAD)
+
+
+def look(resources: Resources, process_id: str, *, whole: bool = False) -> Shown:
+    """Read it; texts `whole`, or as much of each as a line may show. Raises ProcessNotFound."""
+    from recovery.cli.calls import READ
+    from recovery.cli.process_tree import RESULT_SHOWN
+    from recovery.engine.lookup import not_found
+    from recovery.health import untaken_tasks, versions
+
+    store = resources.store
+    found = store.processes.shown(process_id, 2**31 - 1 if whole else RESULT_SHOWN)
+    if found is None:
+        raise not_found(resources, process_id)
+    overview = store.overview
+    # Tasks first: a decision that is read has its task's line then, or belongs to one made since.
+    lines, calls = (
+        overview.task_lines(process_id),
+        store.calls.of_process(process_id, None if whole else READ),
+    )
+    decisions, links = overview.decisions_of(process_id), overview.open_links(process_id)
+    # And who serves them last: whoever comes meanwhile makes nothing look lonely.
+    actors = {decision.actor for decision in decisions.values()}
+    unserved = untaken_tasks.reasons(store.waiting.by_actor(count_served=False, wanted=actors))
+    return Shown(
+        *found,
+        lines,
+        decisions,
+        links,
+        calls,
+        unserved,
+        versions.pinned_in_vain(resources, decisions.values()),
+        store.now(),
+    )
+
+
+def _watch(out: Console, resources: Resources, process_id: str, live: bool) -> Shown:
+    """Look again until it has ended; `live`: and show it meanwhile. What is shown last is the caller's."""
+    from rich.console import Group
+    from rich.live import Live
+
+    from recovery.cli.awaiting import goes_on
+
+    pause, found = threading.Event(), look(resources, process_id)
+    try:
+        with Live(console=out, auto_refresh=False, transient=True, vertical_overflow="ellipsis") as screen:
+            while not found.is_over:
+                if live:
+                    screen.update(Group(*_parts(found, out.width)), refresh=True)
+                pause.wait(LOOK_EVERY)
+                found = look(resources, process_id)
+    except KeyboardInterrupt:
+        raise goes_on(process_id) from None
+    return found
+
+
+def _parts(found: Shown, width: int) -> Iterator[RenderableType]:
+    from recovery.cli.output import line
+    from recovery.cli.process_tree import heading, tree
+
+    yield from heading(found.process, found.characters, found.now)
+    if found.damage is not None:
+        advice = f"`recovery check {found.process.id}` shows what is done about it"
+        yield line(f"damaged    {found.damage}; {advice}", style="yellow")
+    yield tree(found, width)
+
+
+def as_dict(found: Shown) -> dict[str, Any]:
+    """The same as JSON has it."""
+    from recovery.cli.calls import decoded
+    from recovery.records.search_names import decode_labels
+
+    process = found.process
+    return {
+        "process": process.id,
+        "type": process.type,
+        "custom_id": process.custom_id,
+        "former_custom_id": process.former_custom_id,
+        "replaced_by": process.replaced_by,
+        "labels": decode_labels(process.labels),
+        "application_version": process.version,
+        "pinned": bool(process.pinned),
+        "state": process.state,
+        "started_at": process.started_at,
+        "ended_at": process.ended_at,
+        "result": decoded(process.result),
+        "error": _error(process.error),
+        "epoch": process.epoch,
+        "damaged": None if found.damage is None else str(found.damage),
+        "history": [history_entry(life) for life in process.lives],
+        "tasks": [_task(found, line) for line in found.lines],
+    }
+
+
+def _task(found: Shown, line: TaskLine) -> dict[str, Any]:
+    from recovery.cli.calls import decoded
+    from recovery.cli.hints import hint
+    from recovery.cli.process_tree import state_of
+
+    decision, texts = found.decisions.get(line.id), found.calls.get(line.id)
+    outcome = decision.outcome if decision else None
+    call = decoded(texts.args if texts else None)
+    positional, named = call if isinstance(call, list) and len(call) == 2 else (None, None)
+    return {
+        "task": line.id,
+        "actor": line.actor,
+        "parent": line.parent,
+        "state": state_of(decision),
+        "arguments": positional,
+        "named_arguments": named,
+        "value": decoded(texts.value if texts else None),
+        "error": _error(outcome.error if outcome else None),
+        "attempts": decision.attempts if decision else 0,
+        "timeouts": decision.timeouts if decision else 0,
+        "retry": _retry(decision),
+        "queued_at": decision.queued_at if decision else None,
+        "claimed_at": decision.claimed_at if decision else None,
+        "finished_at": outcome.finished_at if outcome else None,
+        "worker": decision.worker if decision else None,
+        "application_version": decision.version if decision else None,
+        "pinned_to": decision.pinned_to if decision else None,
+        "waits_for": list(found.links.get(line.id, ())),
+        "hint": hint(decision, found.unserved, found.links, found.decisions, found.now, found.pinned),
+    }
+
+
+def _error(error: Any) -> dict[str, Any] | None:
+    from recovery.retry.codes import class_of
+
+    if error is None:
+        return None
+    return {
+        "kind": error.kind,
+        "message": error.message,
+        "task": error.task,
+        "code": error.code,
+        "class": None if error.code is None else class_of(error.code),
+        "reason": error.reason,
+        "no_retry": error.no_retry,
+    }
+
+
+def _retry(decision: Decision | None) -> dict[str, Any] | None:
+    """How far the retries of a task have come; None of one that was never tried again."""
+    if decision is None or decision.retry is None:
+        return None
+    state = decision.retry
+    return {
+        "count": state.count,
+        "cycle": state.cycle,
+        "code": state.code,
+        "reason": state.reason,
+        "kind": state.kind,
+        "message": state.message,
+        "failed_at": state.failed_at,
+        "since": state.since,
+        "until": state.until,
+        "next_at": decision.recovery_time if decision.state.value == "delayed" else None,
+    }
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands of this module."""
+    app.command(cls=Command, help=paragraphs(HELP))(show)

@@ -1,0 +1,202 @@
+"""What came of a demo, as figures and as a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from recovery.demo.audit import Audit
+from recovery.demo.bulk_repair import Killed, Repair
+from recovery.demo.drill_comparison import Compared
+from recovery.demo.lost_records import unexplained
+from recovery.demo.workload import Run
+from recovery.metrics import multiprocess
+from recovery.records import ProcessState
+
+NO_STALE_RESULT = "No attempt came back after another had taken its place: nothing is proved about stale results."
+SHOWN = 5
+"""Places that a message names; a bug mostly has one cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What the workers counted, those that were killed included."""
+
+    requeued: int = 0
+    stale_rejected: int = 0
+    stale_results: int = 0
+    retried: int = 0
+    lag_p50: float | None = None
+    lag_p99: float | None = None
+    repairs: Mapping[str, int] = field(default_factory=dict)
+    """{rule: repairs that changed something}."""
+
+    @classmethod
+    def read(cls, folder: Path) -> Counts:
+        """Add up the files that the workers' processes keep their metrics in, each worker in a folder of its own."""
+        found = multiprocess.collect(*folder.iterdir())
+        lag = multiprocess.buckets(found, "recovery_requeue_lag_seconds")
+        return cls(
+            requeued=round(multiprocess.total(found, "recovery_requeues")),
+            stale_rejected=round(multiprocess.total(found, "recovery_stale_results")),
+            stale_results=round(multiprocess.totals(found, "recovery_stale_results", "reason").get("result", 0)),
+            retried=round(multiprocess.total(found, "recovery_retries")),
+            lag_p50=multiprocess.quantile(0.5, lag),
+            lag_p99=multiprocess.quantile(0.99, lag),
+            repairs=dict(sorted(multiprocess.totals(found, "recovery_repairs", "rule").items())),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The figures of a demo. `problems` says in words what was not as promised; empty: all was."""
+
+    processes: int
+    finished: int
+    """Without those whose record was destroyed since."""
+    tasks: int
+    executions: int
+    requeued: int
+    stale_rejected: int
+    """Stale messages and results that were discarded."""
+    stale_results: int
+    """Of them the results: of attempts that were overtaken by another."""
+    accepted_twice: int
+    lost: int
+    wall_seconds: float
+    lag_p50: float | None
+    lag_p99: float | None
+    kills: int
+    seed: int
+    faults: Mapping[str, int]
+    """{kind: how often}."""
+    repairs: Mapping[str, int]
+    """{rule of the failure map: repairs that changed something}."""
+    live_without_deadline: int
+    """The most live records that lacked a deadline at any look."""
+    retried: int = 0
+    """Attempts that failed for what passes by itself, and were tried again."""
+    broken: int = 0
+    unrecoverable: Mapping[str, str] = field(default_factory=dict)
+    """{process: why}: after a disaster, those that nobody can bring back."""
+    killed_half_way: Killed | None = None
+    """After a disaster: where its repair was when all who were at it were killed."""
+    drill: Mapping[str, Any] | None = None
+    """What a drill at the end measured, with how many of its times were held against the ledger."""
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What the run did not bring about, so that nothing is proved about it."""
+
+    @property
+    def good(self) -> bool:
+        """Whether every process finished, nothing was lost, nothing accepted twice, and everything had a deadline."""
+        return not self.problems
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InjectedFaults:
+    """The faults that a demo caused."""
+
+    seed: int
+    """Seed of the random choice of faults."""
+    kills: int
+    """Number of workers killed."""
+    by_kind: Mapping[str, int]
+    """Number of faults of each kind."""
+    chaos: bool
+    """Whether `--chaos` was given, which breaks more than workers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisasterOutcome:
+    """What became of the processes whose records a disaster destroyed."""
+
+    unrecoverable: Mapping[str, str]
+    """For each process that nobody can bring back, the reason."""
+    repair: Repair | None
+    """The operation that repaired the other processes, if it was run."""
+
+
+def report(
+    runs: Sequence[Run],
+    found: Audit,
+    counts: Counts,
+    wall_seconds: float,
+    *,
+    injected: InjectedFaults,
+    live_without_deadline: int,
+    disaster: DisasterOutcome | None = None,
+    drill: Compared | None = None,
+) -> Report:
+    """Return the figures and the verdict of a demo. `disaster` and `drill` are None if the demo had none."""
+    beyond: Mapping[str, str] = disaster.unrecoverable if disaster is not None else {}
+    repair = disaster.repair if disaster is not None else None
+    lost_records = unexplained(counts.repairs, injected.by_kind) if disaster is None else ()
+    return Report(
+        processes=len(runs),
+        finished=sum(run.state is ProcessState.FINISHED and run.id not in beyond for run in runs),
+        tasks=sum(len(run.workflow.tasks) for run in runs),
+        executions=found.executions,
+        requeued=counts.requeued,
+        stale_rejected=counts.stale_rejected,
+        stale_results=counts.stale_results,
+        retried=counts.retried,
+        accepted_twice=len(found.accepted_twice),
+        lost=len(found.lost),
+        wall_seconds=round(wall_seconds, 3),
+        lag_p50=counts.lag_p50,
+        lag_p99=counts.lag_p99,
+        kills=injected.kills,
+        seed=injected.seed,
+        faults=injected.by_kind,
+        repairs=counts.repairs,
+        live_without_deadline=live_without_deadline,
+        broken=sum(run.state is ProcessState.BROKEN for run in runs),
+        unrecoverable=beyond,
+        killed_half_way=repair.killed if repair is not None else None,
+        problems=tuple(
+            _problems(
+                [run for run in runs if run.id not in beyond],
+                found,
+                live_without_deadline,
+                [
+                    *([repair.problem] if repair is not None and repair.problem else []),
+                    *lost_records,
+                    *(drill.problems if drill is not None else ()),
+                ],
+            )
+        ),
+        drill=drill.as_dict() if drill is not None else None,
+        notes=(
+            *((NO_STALE_RESULT,) if injected.chaos and not counts.stale_results else ()),
+            *(drill.notes if drill is not None else ()),
+        ),
+    )
+
+
+def _problems(runs: Sequence[Run], found: Audit, live_without_deadline: int, others: Iterable[str]) -> list[str]:
+    problems = [*others]
+    problems += [
+        f"process {run.id} ({run.workflow.name}) is {_how(run)}"
+        for run in runs
+        if run.state is not ProcessState.FINISHED
+    ]
+    for what, places in (("lost", found.lost), ("accepted twice", found.accepted_twice)):
+        problems += [
+            f"{what}: process {process}, {task or 'collect'}: {why}" for (process, task), why in places.items()
+        ]
+    if live_without_deadline:
+        problems.append(f"{live_without_deadline} live records had no deadline: nobody would have looked at them")
+    return problems[:SHOWN] + ([f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else [])
+
+
+def _how(run: Run) -> str:
+    if run.state is ProcessState.RUNNING:
+        return run.standing or run.state
+    return f"{run.state}: {run.error}" if run.error else run.state

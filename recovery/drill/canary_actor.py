@@ -1,0 +1,145 @@
+"""The actor `recovery.canary`, as workers serve it.
+
+An attempt kills only if all of this is so: its worker has the right to (`RECOVERY_DRILL_KILL`); it is the first
+attempt of its task; the record of its process says so, was made by a drill, and is no older than ORDER_TIMEOUT; and of
+a worker, that another one lives which serves canaries. It looks when it begins and once more just before. Else it
+declines, and its value tells why.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from recovery.drill.canary_orders import (
+    CALL,
+    CANARY,
+    DELAY,
+    HOLD,
+    LABEL,
+    ORDER_TIMEOUT,
+    STEPS,
+    Kind,
+    Order,
+    Victim,
+    actor_preferences,
+    order,
+    type_preferences,
+)
+from recovery.engine import Actor, Recovery
+from recovery.engine.actors.context import Attempt, current
+from recovery.errors import ClaimLost
+from recovery.records import Decision, ProcessState
+from recovery.records.ids import worker_of
+
+DECLINED, WORKER = "declined", "worker"
+"""Keys of a canary's value: why it did not kill, and the id of the worker that ran its task to the end."""
+
+
+class Killer(Protocol):
+    """What a worker lets its canaries do. Without one they kill nothing."""
+
+    def declines(self, victim: Victim) -> str | None:
+        """Why it can't kill that; None: it can."""
+
+    def kill(self, victim: Victim) -> None:
+        """Kill it. Does not return, unless what was to be killed is gone already."""
+
+
+witnesses: list[Callable[[Decision, Order], None]] = []
+"""Told of each attempt as it begins. For whoever holds the drill's figures against something else."""
+
+
+def canary_actor(app: Recovery, killer: Killer | None) -> Actor[..., Any]:
+    """The actor, for the workers of an application. `killer`: how its attempts may kill, where they may."""
+
+    def canary(order: Order) -> dict[str, Any]:
+        attempt = current(CANARY)
+        for tell in witnesses:
+            tell(attempt.decision, order)
+        value = _DOES[Kind(order["kind"])](_Task(app, actor, killer, attempt, order))
+        return {WORKER: worker_of(attempt.decision.worker or ""), **(value or {})}
+
+    canary.__doc__ = "A task of `recovery drill`."
+    actor = Actor(canary, actor_preferences(), type_preferences(app.settings))
+    return actor
+
+
+class _Task:
+    """What one attempt knows."""
+
+    def __init__(
+        self, app: Recovery, actor: Actor[..., Any], killer: Killer | None, attempt: Attempt, told: Order
+    ) -> None:
+        self._app, self._actor, self._killer, self._attempt, self._told = app, actor, killer, attempt, told
+
+    def round(self) -> None:
+        self._actor.schedule(order(Kind.STEP, left=STEPS - 1))
+        self._actor.options(delay=DELAY).schedule(order(Kind.WAIT))
+        self._actor.schedule(order(Kind.DROP))
+
+    def step(self) -> None:
+        if left := int(self._told["left"]):
+            self._actor.schedule(order(Kind.STEP, left=left - 1))
+
+    def wait(self) -> None:
+        """It has waited."""
+
+    def drop(self) -> None:
+        if self._is_first:
+            self._attempt.lost.set()
+            raise ClaimLost("a canary drops its claim, as it was told")
+
+    def call(self) -> None:
+        threading.Event().wait(CALL)
+
+    def kill(self) -> dict[str, str] | None:
+        if not self._is_first:
+            return None
+        victim = Victim(self._told["victim"])
+        if why := self._declines(victim):
+            return {DECLINED: why}
+        assert self._killer is not None
+        decision, pass_key = self._attempt.decision, self._attempt.decision.pass_key or ""
+        # Who is killed is to be found by that, and not by the short time that a canary has.
+        if not self._app.resources.store.decisions.extend(decision.id, pass_key, float(self._told["net"])):
+            self._attempt.lost.set()
+            raise ClaimLost("a canary was to kill, and its claim is another's")
+        threading.Event().wait(HOLD)
+        if why := self._declines(victim):  # meanwhile the drill was stopped, or another worker is gone
+            return {DECLINED: why}
+        self._killer.kill(victim)
+        return None
+
+    @property
+    def _is_first(self) -> bool:
+        return self._attempt.decision.attempts == 1 and not self._attempt.decision.restarts
+
+    def _declines(self, victim: Victim) -> str | None:
+        """Why this attempt does not kill."""
+        if self._killer is None:
+            return "its worker does not allow it: RECOVERY_DRILL_KILL is off"
+        store = self._app.resources.store
+        process = store.processes.get_committed_brief(self._attempt.decision.process_id)
+        if process is None or process.type != CANARY or process.state is not ProcessState.RUNNING:
+            return "no running canary says so"
+        if process.reopened or process.epoch or not any(one.startswith(f"{LABEL}=") for one in process.labels):
+            return "it is of no drill"
+        if process.started_at is None or (store.now() - process.started_at).total_seconds() > ORDER_TIMEOUT:
+            return f"it was told so over {ORDER_TIMEOUT:g} s ago"
+        own = worker_of(self._attempt.decision.worker or "")
+        alive = store.overview.workers_alive()
+        if victim is Victim.WORKER and not any(CANARY in one.queues for one in alive if one.id != own):
+            return f"no other worker that serves {CANARY} lives"
+        return self._killer.declines(victim)
+
+
+_DOES: dict[Kind, Callable[[_Task], dict[str, str] | None]] = {
+    Kind.ROUND: _Task.round,
+    Kind.STEP: _Task.step,
+    Kind.WAIT: _Task.wait,
+    Kind.DROP: _Task.drop,
+    Kind.CALL: _Task.call,
+    Kind.KILL: _Task.kill,
+}
