@@ -15,10 +15,10 @@ import typer
 
 from recovery import addresses
 from recovery.cli import counting
-from recovery.cli.bash_words import bash_words
 from recovery.cli.entry import INTERRUPTED, end_at_once, raise_interrupts
 from recovery.cli.on_demand import Commands
 from recovery.cli.output import fail
+from recovery.cli.shell_completion import bash_words
 from recovery.errors import (
     BrokerError,
     InputError,

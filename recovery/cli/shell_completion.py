@@ -1,23 +1,86 @@
-"""What a shell offers for an id, an actor or a process type: what there is in the database, if it answers at once.
+"""What a shell offers for an id, an actor, a process type or a search: what there is in the database, if it answers at
+once.
 
-Silent where it does not, and where a setting is wrong: a shell that completes is no place for an error.
+Silent if it does not, and if a setting is wrong: a shell that completes is no place for an error.
 
 Anybody who starts a process chooses texts in the database, and a shell runs what it is offered: bash inserts it without
 quotes, and zsh evaluates it while it completes. So every completed value goes through `_offer`, which leaves out all
 values that hold a character with a meaning to a shell.
+
+Bash passes the words of a command line in parts, which `bash_words` puts together again. Outside of quotes bash begins
+a word at each run of `:`, `=` and `@` (COMP_WORDBREAKS). `find state:br` comes as `find`, `state`, `:`, `br`, and what
+is offered takes the place of the last of these alone; but of `@`, `stuck` it takes that of both. Whether there was a
+space before such a run bash does not pass on: one that begins with `@` is taken for the start of a word, as in `find
+@stuck`, and any other for the middle of one.
+
+Bash inserts what is offered as it is. After a quote that is still open that is what the user means. In a word with a
+backslash, or with a quote that was closed, it would lose what these protect, so nothing is offered for such a word.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
 from typing import TYPE_CHECKING
-
-from recovery.cli.bash_words import ASKED
 
 if TYPE_CHECKING:
     from recovery.store import Store
+
+ASKED, BASH = "_RECOVERY_COMPLETE", "complete_bash"
+"""The variable in which a shell says that it completes, and what bash says in it."""
+WORDS, PLACE = "COMP_WORDS", "COMP_CWORD"
+_BREAKS = re.compile("[:=@]+")
+_KEEPS_ITS_QUOTES = re.compile(r"""[^'"\\]*(?:'[^']*|"[^"\\]*)?""")
+"""A word that has one quote at most, which is open."""
+
+
+@contextmanager
+def bash_words() -> Iterator[None]:
+    """In here the environment has the words as they were typed, up to the one that is completed, if bash asks; and what
+    is offered loses what bash keeps."""
+    if os.environ.get(ASKED) != BASH or not os.environ.get(PLACE, "").isdecimal():
+        yield
+        return
+    completed, kept = _join()
+    said = StringIO()
+    try:
+        with redirect_stdout(said):
+            yield
+    finally:
+        if _KEEPS_ITS_QUOTES.fullmatch(completed):
+            sys.stdout.writelines(f"{line.removeprefix(kept)}\n" for line in said.getvalue().splitlines())
+
+
+def _join() -> tuple[str, str]:
+    """Join the words in the environment. Return the one that is completed, and what bash keeps of it."""
+    place = int(os.environ[PLACE])
+    words = os.environ.get(WORDS, "").split("\n")
+    joined, kept = joined_words([*words, *[""] * (place + 1 - len(words))][: place + 1])
+    os.environ |= {WORDS: "\n".join(joined), PLACE: str(len(joined) - 1)}
+    return joined[-1], kept
+
+
+def joined_words(words: list[str]) -> tuple[list[str], str]:
+    """Return the words as they were typed, and of the text that completes the last one what bash keeps."""
+    joined, kept, after_break = list[str](), "", False
+    for word in words:
+        is_break = _BREAKS.fullmatch(word) is not None
+        # An empty word is only there if a space was typed before it.
+        if joined and word and (after_break or (is_break and not word.startswith("@"))):
+            joined[-1] += word
+        else:
+            kept = ""
+            joined.append(word)
+        if is_break:
+            kept = joined[-1].removesuffix("@")
+        after_break = is_break
+    # After `--option=` what is offered is the value alone.
+    return joined, kept.partition("=")[2] if kept.startswith("-") else kept
+
 
 TIMEOUT = 1.0
 """Seconds that a person waits for a completion; a server that is well answers in a few milliseconds."""

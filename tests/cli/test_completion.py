@@ -17,9 +17,8 @@ import typer.main
 
 from recovery import Settings
 from recovery.cli import shell_completion
-from recovery.cli.bash_words import joined_words
 from recovery.cli.main import app
-from recovery.cli.shell_completion import OF_FIELDS, complete_search
+from recovery.cli.shell_completion import OF_FIELDS, complete_search, joined_words
 from recovery.engine.operators.saved_searches import save_search
 from recovery.records import ActorPreferences, Interruption, OperationKind, ProcessTypePreferences
 from tests.cli.command import Done, environment, recovery
