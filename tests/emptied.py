@@ -22,7 +22,7 @@ from pymongo.database import Database
 import recovery.queue
 from recovery.settings import Settings, load
 from recovery.stack import Stack
-from recovery.store import Store, creation
+from recovery.store import Store, definitions, layout
 from recovery.store.concerns import RESTORABLE
 from tests.documents import database_of
 
@@ -38,7 +38,7 @@ def lasting(stack: Stack) -> Iterator[Settings]:
         database=f"test_{uuid.uuid4().hex[:12]}",
     )
     database = database_of(Store(made))
-    creation.create(database)
+    layout.create(database)
     yield made
     database.client.drop_database(made.database)
 
@@ -68,7 +68,7 @@ def without_index(store: Store, collection: str, index: str) -> Iterator[None]:
     try:
         yield
     finally:
-        creation.create(database_of(store))
+        layout.create(database_of(store))
 
 
 class Kept:
@@ -77,7 +77,7 @@ class Kept:
     def __init__(self, settings: Settings) -> None:
         self._settings, self._store = settings, Store(settings)
         self._broker = _broker(settings.broker_url)
-        self._records = {name: list(self._collection(name).find()) for name in creation.VALIDATORS}
+        self._records = {name: list(self._collection(name).find()) for name in definitions.VALIDATORS}
         self._keys = {key: dump for key in self._broker.scan_iter() if (dump := self._broker.dump(key)) is not None}
 
     def restore(self) -> None:
@@ -101,7 +101,7 @@ class Kept:
 
 def _filled(database: Database[Any]) -> list[str]:
     """The collections that hold something, asked for at once: most tests write to few."""
-    first, *others = creation.VALIDATORS
+    first, *others = definitions.VALIDATORS
     union = [{"$unionWith": {"coll": name, "pipeline": _one_named(name)}} for name in others]
     return [found["name"] for found in database[first].aggregate([*_one_named(first), *union])]
 

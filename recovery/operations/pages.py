@@ -10,8 +10,8 @@ from recovery.operations.hold import Hold
 from recovery.operations.kinds import Kind, kind_of, totals_of
 from recovery.operations.selection import Selected
 from recovery.records import Operation, OperationRange, OperationResult, Phase, ResultState, Totals
-from recovery.store.batches import batches
 from recovery.store.operators.operation_results import PlannedPage
+from recovery.store.splitting import batches
 from recovery.store.views.ranges import Range
 
 PLANNED = 100

@@ -23,7 +23,7 @@ from recovery.operations.hold import LEASE, STATES, Hold
 from recovery.operations.pages import Pages, pages_of
 from recovery.records import Operation, OperationRange, OperationState, Totals
 from recovery.records.ids import new_pass
-from recovery.store.reading import tell
+from recovery.store.record_reading import tell
 from recovery.survey import without_collector
 
 log = logging.getLogger(__name__)

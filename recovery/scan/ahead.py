@@ -23,7 +23,7 @@ from recovery.repair import Diagnosis
 from recovery.rules import SPOILT
 from recovery.scan.scanner import Page
 from recovery.store.lifecycle.decision_queries import ALL, Share, is_within
-from recovery.store.reading import Read
+from recovery.store.record_reading import Read
 
 log = logging.getLogger(__name__)
 

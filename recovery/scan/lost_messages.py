@@ -27,7 +27,7 @@ from recovery.repair import RedisLoss, keep_empty, look_around
 from recovery.rules import Surroundings
 from recovery.store import LONGEST_WAIT, LOSSES_WITHOUT_DELAY
 from recovery.store.lifecycle.decision_queries import ALL, Share
-from recovery.store.reading import Read
+from recovery.store.record_reading import Read
 
 _MOMENT = timedelta(milliseconds=1)
 _FIRST = datetime.min.replace(tzinfo=UTC) + _MOMENT

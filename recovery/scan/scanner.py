@@ -37,7 +37,7 @@ from recovery.engine.isolation import in_a_line
 from recovery.errors import BrokerError, DamagedRecord, IndexMissing, RecordInvalid, ServerRefused, StoreError
 from recovery.repair import Diagnosis, Done, Repairer, keep_empty
 from recovery.rules import SPOILT, Finding, Repair, Rule, Surroundings, droppable
-from recovery.store.reading import tell
+from recovery.store.record_reading import tell
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,6 @@ from pymongo.database import Database
 from recovery.exports import exported
 from recovery.settings import Settings
 from recovery.store import schema
-from recovery.store.batches import PORTION_BYTES, batches, portions
 from recovery.store.client import Document, check_server, client, wait_for_no_monitor
 from recovery.store.clock import DatabaseClock
 from recovery.store.concerns import committed as as_committed
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from recovery.store.operators.restarts import Restarted, Restarts
     from recovery.store.operators.saved_searches import SavedSearches
     from recovery.store.operators.setting import Setting
+    from recovery.store.splitting import PORTION_BYTES, batches, portions
     from recovery.store.views.calls import Calls
     from recovery.store.views.census import Censuses
     from recovery.store.views.condition import Server
@@ -125,6 +125,7 @@ __getattr__ = exported(
         "lifecycle.requeues": "LONGEST_WAIT",
         "operators.interruptions": "Group Selection",
         "operators.restarts": "Restarted",
+        "splitting": "PORTION_BYTES batches portions",
         "views.pending": "ToCome",
         "views.waiting": "ActorQueue",
     },
@@ -284,6 +285,8 @@ class Store:
     def portions(self, process_ids: Iterable[str]) -> Iterator[list[str]]:
         """These processes, in portions whose snapshots may be held in memory at once: up to PORTION, fewer where they
         are large. One query for each PORTION, and one more where there are graphs missing."""
+        from recovery.store.splitting import batches, portions
+
         for page in batches(process_ids, PORTION):
             sizes = self.graphs.sizes(page)
             counts = self.decisions.counts([key for key in page if key not in sizes])

@@ -34,7 +34,7 @@ from recovery.errors import (
     ServerUnfit,
     SettingsError,
 )
-from recovery.store.transient import is_transient
+from recovery.store.driver_errors import is_transient
 
 Document = dict[str, Any]
 OLDEST_SERVER = (6, 0)

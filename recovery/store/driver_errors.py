@@ -1,5 +1,9 @@
-"""What an error of pymongo's means, and which of ours it is above the store. No text of ours has a document in it, as
-those of pymongo's do for what was refused: what the server says is told, and its code."""
+"""What an error of pymongo's means: whether it may pass by itself, so that another try is worth it, and
+which of our errors it is above the store.
+
+No text of ours has a document in it, as pymongo's texts do for what was refused: it has what the server says, and its
+code.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,15 @@ import re
 from typing import Any
 
 from bson.errors import BSONError, InvalidDocument
-from pymongo.errors import DocumentTooLarge, OperationFailure, PyMongoError, _OperationCancelled
+from pymongo.errors import (
+    BulkWriteError,
+    ConnectionFailure,
+    DocumentTooLarge,
+    OperationFailure,
+    PyMongoError,
+    WriteConcernError,
+    _OperationCancelled,
+)
 
 from recovery.errors import (
     IndexConflict,
@@ -21,7 +33,31 @@ from recovery.errors import (
     StoreUnavailable,
     boundary,
 )
-from recovery.store.transient import is_transient
+
+_CODES = frozenset(
+    {
+        *(6, 7, 89, 9001),  # the network between its members
+        *(91, 189, 10107, 11600, 11602, 13435, 13436),  # no primary, or one that is ending
+        *(24, 46, 50, 112, 262, 12587),  # too busy, or with an index
+        *(371, 14031),  # writes are blocked for users, or the disk is full, until somebody sees to it
+    }
+)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same call may well be answered later. False: it is wrong, or not allowed."""
+    if isinstance(error, BulkWriteError):
+        return _of_bulk(error.details or {})
+    if isinstance(error, OperationFailure):
+        # Written, but perhaps to be taken back: a majority did not say yet that it has it.
+        return isinstance(error, WriteConcernError) or error.timeout or error.code in _CODES
+    return isinstance(error, ConnectionFailure) or (isinstance(error, PyMongoError) and error.timeout)
+
+
+def _of_bulk(details: Any) -> bool:
+    errors = details.get("writeErrors", ())
+    return bool(details.get("writeConcernErrors")) or any(one.get("code") in _CODES for one in errors)
+
 
 _UNAUTHORIZED = 13
 _INVALID = 121  # DocumentValidationFailure

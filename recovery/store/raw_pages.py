@@ -1,8 +1,8 @@
-"""What a find answers, as bytes: document after document, and none of them decoded.
+"""What a find answers, as bytes: document after document, none of them decoded; and time zones for some of them.
 
-To decode a document that is like a thousand others takes as long as all else that is done with it. pymongo hands out
+Decoding a document that is like a thousand others takes as long as all else that is done with it. pymongo returns
 undecoded batches as well (`find_raw_batches`), but makes an object of each document to join them: 0.6 µs each, of which
-0.2 are left here. So the commands are given by hand, and the first one once more where the connection was broken, as
+0.2 remain here. So the commands are given by hand, and the first one is sent again if the connection was broken, as
 pymongo does it.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from threading import Thread
 from typing import Any
 
@@ -85,3 +86,28 @@ def _joined(array: bytes, at: int, end: int) -> bytes:
         at = start + _SIZE.unpack_from(array, start)[0]
         documents.append(array[start:at])
     return b"".join(documents)
+
+
+_WITH_TIMES = frozenset({datetime, dict, list})
+
+
+def aware(document: Document) -> Document:
+    """The same document, all of its times now in UTC.
+
+    A page of which little is looked at is read without time zones, and so are records that have many times: pymongo
+    takes 0.5 µs to give a time its zone.
+    """
+    for key, value in document.items():
+        if type(value) in _WITH_TIMES:
+            document[key] = _in_utc(value)
+    return document
+
+
+def _in_utc(value: Any) -> Any:
+    kind = type(value)
+    if kind is datetime:
+        # A sixth of what `replace` takes.
+        return datetime.combine(value.date(), value.time(), UTC)
+    if kind is dict:
+        return aware(value)
+    return [_in_utc(one) if type(one) in _WITH_TIMES else one for one in value]

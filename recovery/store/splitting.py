@@ -1,26 +1,68 @@
-"""Updates of many records of which one can't be written: it is told and passed over, and the others are written.
+"""Queries and updates of many records, in parts.
+
+A command is a document, and MongoDB takes none over 16 MB: no list of keys in a query is longer than KEYS (`batches`).
+What comes back may be a thousand records of 16 MB each: if records may be large their sizes are asked for first, and
+they are read in `portions`.
 
 An update of many ends at the first record that the server can't write: one that an expression fails on, that would be
-over 16 MB, or that a validator refuses which somebody made stricter. What was written before it stays written, what
-comes after it is not looked at. So the rest is written in halves, down to that one record: some 20 updates for one of
-a thousand. The updates repeat their whole condition, and what is written matches no longer, or is written the same.
+over 16 MB, or that a validator refuses which somebody made stricter. What was written before it stays written, and what
+comes after it is not looked at. So the rest is written in halves, down to that one record (`update_each`): some 20
+updates for one of a thousand. That record is reported and passed over. The updates repeat their whole condition, and
+what is written matches no longer, or is written the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 from pymongo.collection import Collection
 from pymongo.errors import OperationFailure
 
 from recovery.errors import DamagedRecord
 from recovery.store.client import Document
-from recovery.store.driver_errors import is_denied, is_index_missing, refusal
+from recovery.store.driver_errors import is_denied, is_index_missing, is_transient, refusal
 from recovery.store.expressions import OVERDUE, after
-from recovery.store.reading import tell
-from recovery.store.transient import is_transient
+from recovery.store.record_reading import tell
+
+T = TypeVar("T")
+
+KEYS = 10_000
+"""Keys of one query: some 75 bytes each, so a twentieth of what a command may hold."""
+PORTION_BYTES = 4 * 1024 * 1024
+"""Of records that are in memory at once, as MongoDB stores them; Python takes some five times as much. A single record
+may be four times as large."""
+
+
+def batches(items: Iterable[T], size: int = KEYS) -> Iterator[list[T]]:
+    """These, at most `size` at a time."""
+    left = iter(items)
+    while batch := list(islice(left, size)):
+        yield batch
+
+
+def find_keys(
+    collection: Collection[Any], keys: Iterable[str], fields: Mapping[str, Any], also: Mapping[str, Any] = {}
+) -> Iterator[dict[str, Any]]:
+    """These fields of the documents of any number of keys, as far as they are there and match what is wanted `also`."""
+    for batch in batches(keys):
+        yield from collection.find({"_id": {"$in": batch}, **also}, fields).hint("_id_")
+
+
+def portions(weights: Mapping[str, int], most: int, number: int = KEYS) -> Iterator[list[str]]:
+    """{key: weight} in portions that weigh `most` together, or hold one key that is heavier; of at most so many."""
+    portion, together = list[str](), 0
+    for key, weight in weights.items():
+        if portion and (together + weight > most or len(portion) >= number):
+            yield portion
+            portion, together = [], 0
+        portion.append(key)
+        together += weight
+    if portion:
+        yield portion
+
 
 POSTPONED = 60.0
 """Seconds after which a record that can't be written is looked at again. It takes a person to put it right."""
@@ -98,7 +140,7 @@ def postpone(collection: Collection[Document], key: Any, *, missing: bool = Fals
 
 def tell_unwritten(collection: Collection[Document], key: str, error: OperationFailure) -> None:
     """Say, now and then, that a record can't be written, and why."""
-    from recovery.store.creation import KINDS  # only where a record is refused
+    from recovery.store.definitions import KINDS  # only where a record is refused
 
     kind = KINDS[collection.name].__name__
     tell(DamagedRecord(key, f"{kind} {key}: can't be changed: {' '.join(refusal(error).split())}"[:500], (), kind))

@@ -17,7 +17,7 @@ from recovery.records import Child, Decision, DecisionState, Graph, Process, Pro
 from recovery.records.ids import SEPARATOR, split_record_id
 from recovery.rules import OF_SINGLE_TASKS, SPOILT, Finding, Snapshot, Surroundings, judge_process
 from recovery.store.client import Document
-from recovery.store.reading import Read
+from recovery.store.record_reading import Read
 from recovery.survey.read import Outline
 
 WAITING, FINISHED = DecisionState.WAITING.value, DecisionState.FINISHED.value

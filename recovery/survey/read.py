@@ -23,8 +23,8 @@ from recovery.records import DecisionState, ProcessState
 from recovery.records.ids import SEPARATOR
 from recovery.store import TASK_BYTES, schema
 from recovery.store.client import Document
+from recovery.store.raw_pages import aware
 from recovery.store.views.ranges import KEY, PAGE, Range, Ranges, weight
-from recovery.store.zones import aware
 from recovery.survey.forms import Form, Forms
 from recovery.survey.record_streams import RawStream, Stream
 

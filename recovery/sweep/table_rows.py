@@ -17,7 +17,7 @@ from recovery.search import Query
 from recovery.settings import Settings
 from recovery.store import schema
 from recovery.store.client import Document
-from recovery.store.reading import tell
+from recovery.store.record_reading import tell
 from recovery.store.views.ranges import Range, Ranges
 from recovery.store.views.tables import COUNT, MOMENT, TABLES, TEXT, WHOLE, Row, value
 from recovery.survey import Look, RangeCounts, wrong_in

@@ -15,7 +15,7 @@ from pymongo import MongoClient
 from recovery import Recovery, Settings
 from recovery.rules import Rule
 from recovery.scan import DecisionScanner
-from recovery.store import creation
+from recovery.store import layout
 from tests.bench.requeue import LONG_AGO, OVERDUE, fill
 from tests.bench.rows import Row, medians, ratio_row
 from tests.bench.turns import in_turn, ratios
@@ -30,7 +30,7 @@ def run(settings: Settings, count: int = OVERDUE, repeats: int = REPEATS) -> lis
     app = Recovery(settings)
     database: Any = MongoClient(settings.mongo_uri, tz_aware=True)[settings.database]
     broker = redis.Redis.from_url(settings.broker_url)
-    creation.create(database)
+    layout.create(database)
     fill(database, count)
 
     def timed_out() -> float:

@@ -17,7 +17,7 @@ import psutil
 from celery import Celery
 
 from recovery import Recovery, Settings
-from recovery.store import creation
+from recovery.store import layout
 from recovery.store.concerns import RESTORABLE
 from recovery.worker.identity import identify
 from recovery.worker.lifeline.lifeline import Lifeline
@@ -38,7 +38,7 @@ def run(settings: Settings) -> list[Row]:
     for number in range(ACTORS):
         app.actor(f"actor_{number:03}")(_nothing)
     store = app.resources.store
-    creation.create(database_of(store))
+    layout.create(database_of(store))
     store.actors.save(actor.preferences for actor in app.actors.values())
     celery, queues = SimpleNamespace(app=Celery(set_as_current=False)), tuple(app.actors)
     workers = [identify(f"w{number}", queues).evolve(host=f"machine {number % MACHINES}") for number in range(WORKERS)]

@@ -36,7 +36,7 @@ from recovery.records.ids import new_process_id, record_id
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner
 from recovery.search import parse
 from recovery.stack import Stack
-from recovery.store import Queued, Store, creation, schema
+from recovery.store import Queued, Store, layout, schema
 from recovery.sweep.session import spark
 from tests.bench import apps, workers
 from tests.bench.requeue import LONG_AGO
@@ -124,7 +124,7 @@ def _bound(work: Callable[[Place], float], place: Place) -> Callable[[], float]:
 
 def fill(settings: Settings, processes: int) -> list[str]:
     """So many processes, with their messages; a sample of their ids."""
-    creation.create(database_of(Store(settings)))
+    layout.create(database_of(Store(settings)))
     share = -(-processes // WRITERS)
     shares = [min(share, processes - place * share) for place in range(WRITERS)]
     with ProcessPoolExecutor(WRITERS, mp_context=get_context("spawn")) as pool:

@@ -21,7 +21,7 @@ from recovery import Recovery, Settings
 from recovery.records import Decision, DecisionState, Graph, Process, Task, to_document
 from recovery.records.ids import START_TASK, new_process_id, record_id
 from recovery.scan import GraphScanner, ProcessScanner
-from recovery.store import creation, schema
+from recovery.store import layout, schema
 from recovery.store.expressions import OVERDUE
 from tests.bench.requeue import LONG_AGO
 from tests.bench.rows import Row, ratio_row, row
@@ -45,7 +45,7 @@ def run(settings: Settings, large: int = LARGE, small: int = SMALL) -> list[Row]
         there = settings.model_copy(update={"database": f"{settings.database}_{count}"})
         apps[count] = Recovery(there)
         database: Any = MongoClient(there.mongo_uri)[there.database]
-        creation.create(database)
+        layout.create(database)
         fill(database, count)
     rows = list[Row]()
     for name in SCANNERS:

@@ -14,7 +14,7 @@ from typing import Any
 
 from recovery import Settings
 from recovery.stack import Stack
-from recovery.store import Store, creation, schema
+from recovery.store import Store, layout, schema
 from recovery.store.concerns import committed, current
 from tests.bench.requeue import fill
 from tests.bench.rows import Row, ratio_row
@@ -32,7 +32,7 @@ def run(settings: Settings) -> list[Row]:
 
 def _measured(settings: Settings, where: str) -> list[Row]:
     database: Any = database_of(Store(settings))
-    creation.create(database)
+    layout.create(database)
     fill(database, RECORDS, datetime.now(UTC) + timedelta(days=1))
     decisions = database[schema.DECISIONS]
     ids = [found["_id"] for found in decisions.find({}, {"_id": True})]

@@ -23,7 +23,7 @@ from recovery.queue import encode
 from recovery.records import Decision, DecisionState, Graph, to_document
 from recovery.records.ids import child_task_id, new_pass, new_process_id, record_id
 from recovery.scan import DecisionScanner
-from recovery.store import Queued, creation
+from recovery.store import Queued, layout
 from recovery.worker.start_up import keep_what_is_imported, take_short_turns
 from tests.bench.rows import Row, medians, ratio_row
 from tests.bench.turns import in_turn, ratios
@@ -36,7 +36,7 @@ def run(settings: Settings) -> list[Row]:
     app = Recovery(settings)
     database: Any = MongoClient(settings.mongo_uri, tz_aware=True)[settings.database]
     broker = redis.Redis.from_url(settings.broker_url)
-    creation.create(database)
+    layout.create(database)
     fill(database)
     ids = [document["_id"] for document in database["decisions"].find({}, {"_id": 1})]
     celery = Celery(broker=settings.broker_url, set_as_current=False)

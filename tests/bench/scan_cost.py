@@ -18,7 +18,7 @@ from pymongo import MongoClient
 
 from recovery import Recovery, Settings
 from recovery.scan import DecisionScanner
-from recovery.store import creation
+from recovery.store import layout
 from recovery.store.expressions import OVERDUE, record_range
 from tests.bench.requeue import LONG_AGO, PER_PROCESS, fill
 from tests.bench.rows import Row, ratio_row, row
@@ -35,7 +35,7 @@ def run(settings: Settings) -> list[Row]:
     for count in (SMALL, LARGE):
         there = settings.model_copy(update={"database": f"{settings.database}_{count}"})
         sizes[count] = (Recovery(there), MongoClient[Any](there.mongo_uri)[there.database])
-        creation.create(sizes[count][1])
+        layout.create(sizes[count][1])
         fill(sizes[count][1], count, datetime.now(UTC) + timedelta(days=1))
     broker = redis.Redis.from_url(settings.broker_url)
     took: dict[int, list[float]] = {SMALL: [], LARGE: []}

@@ -16,7 +16,7 @@ from recovery import Recovery, Settings
 from recovery.queue import Kept
 from recovery.scan import DecisionScanner
 from recovery.settings import load
-from recovery.store import creation
+from recovery.store import layout
 from recovery.worker.scanning import TURN
 from recovery.worker.start_up import keep_what_is_imported, take_short_turns
 from tests.bench.requeue import fill
@@ -42,7 +42,7 @@ def run(settings: Settings) -> list[Row]:
             # some percent more than the last.
             for collection in ("decisions", "graphs"):
                 database[collection].drop()
-            creation.create(database)
+            layout.create(database)
             fill(database, OVERDUE)
             database.client.admin.command("fsync")
             broker.flushdb()

@@ -19,7 +19,7 @@ from recovery import Settings
 from recovery.records import Decision, DecisionState, ErrorInfo, Interruption, Process, ProcessState, to_document
 from recovery.records.ids import child_task_id, new_process_id, record_id
 from recovery.search import parse
-from recovery.store import Store, creation, schema
+from recovery.store import Store, layout, schema
 from recovery.store.concerns import committed
 from tests.bench.rows import Row, row
 from tests.bench.turns import in_turn
@@ -37,7 +37,7 @@ Bare = Callable[[Any, str], list[str]]
 def run(settings: Settings) -> list[Row]:
     store = Store(settings)
     database: Any = database_of(store)
-    creation.create(database)
+    layout.create(database)
     ids = [one for page in fill(database) for one in page]
     rows = []
     for text, bare in SEARCHES.items():

@@ -7,7 +7,7 @@ from typing import Any
 
 from recovery import Recovery, Settings
 from recovery.records.ids import new_process_id
-from recovery.store import creation
+from recovery.store import layout
 from recovery.store.concerns import committed
 from tests.bench import apps
 from tests.bench.rows import Row, medians, ratio_row
@@ -22,7 +22,7 @@ def run(settings: Settings) -> list[Row]:
     app = Recovery(settings)
     app.actors = apps.app.actors
     store = app.resources.store
-    creation.create(database_of(store))
+    layout.create(database_of(store))
     app.start("nothing")
     bare: Any = committed(database_of(store)["bare"])
     document = database_of(store)["processes"].find_one({}) or {}

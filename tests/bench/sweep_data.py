@@ -18,7 +18,7 @@ from bson.raw_bson import RawBSONDocument
 from recovery.records import to_document
 from recovery.records.ids import child_task_id, new_process_id
 from recovery.settings import Settings
-from recovery.store import Store, creation, schema
+from recovery.store import Store, layout, schema
 from tests.documents import database_of
 from tests.sweep.shapes import BROKEN, Shape, finished, part, queue_statistics, running
 
@@ -39,7 +39,7 @@ def fill(
     """Fill the database: each so many-th is broken, in each of these ways in turn (0: none), 8 % are running, the rest
     finished; how many are broken. Not `alike`: each process has a task that no other has."""
     store = Store(settings)
-    creation.create(database_of(store))
+    layout.create(database_of(store))
     now = store.now()
     if not database_of(store)[schema.QUEUES].count_documents(
         {}

@@ -12,7 +12,7 @@ from pymongo import MongoClient
 from recovery import Settings
 from recovery.limits import WAITS_FOR
 from recovery.stack import Stack
-from recovery.store import creation
+from recovery.store import layout
 from tests.bench import workers
 from tests.bench.requeue import fill
 from tests.bench.rows import Row, row
@@ -24,7 +24,7 @@ WAITING, SETTLE, SECONDS = 1_000_000, 10.0, 60.0
 def run(stack: Stack, settings: Settings) -> list[Row]:
     client: Any = MongoClient(settings.mongo_uri, tz_aware=True)
     database = client[settings.database]
-    creation.create(database)
+    layout.create(database)
     fill(database, WAITING, datetime.now(UTC) + timedelta(days=1))
     spread = {"$multiply": [{"$rand": {}}, round(WAITS_FOR * 1000)]}
     queued = {"state": "queued", "recoveryTime": {"$add": ["$$NOW", spread]}}

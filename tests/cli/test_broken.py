@@ -16,7 +16,7 @@ from recovery.engine.end.breaking import break_process
 from recovery.errors import DamagedRecord
 from recovery.records import ErrorInfo, ProcessState
 from recovery.settings import Settings
-from recovery.store import Selection, Store, creation
+from recovery.store import Selection, Store, layout
 from tests.cli.command import recovery
 from tests.world import World
 
@@ -32,7 +32,7 @@ def world(emptied: Settings) -> World:
 @pytest.fixture
 def own_world(settings: Settings) -> World:
     """The same on a database of its own, whose collections may be dropped."""
-    creation.create(Store(settings).database)
+    layout.create(Store(settings).database)
     return failed(settings)
 
 

@@ -22,7 +22,7 @@ from recovery.errors import ProcessBroken
 from recovery.settings import Settings
 from recovery.stack import Stack
 from recovery.stack.server_process import free_port, is_free
-from recovery.store import Store, creation, schema
+from recovery.store import Store, layout, schema
 from recovery.store.views.overview import DEADLINES
 from tests.cli.command import ROOT, command, environment, recovery, refused
 from tests.conftest import forget_metrics
@@ -129,7 +129,7 @@ def test_init_twice(env: dict[str, str]) -> None:
 
 def test_init_tells_what_it_restored(settings: Settings, env: dict[str, str]) -> None:
     database = Store(settings).database
-    creation.create(database)
+    layout.create(database)
     database["decisions"].drop_index("deadline")
     database.command("collMod", "graphs", validator={})
     told = recovery("init", env=env).stdout.splitlines()
@@ -142,7 +142,7 @@ def test_init_tells_what_it_restored(settings: Settings, env: dict[str, str]) ->
 
 def test_init_with_an_index_in_the_way(settings: Settings, env: dict[str, str]) -> None:
     database = Store(settings).database
-    creation.create(database)
+    layout.create(database)
     database["graphs"].drop_index("deadline")
     database["graphs"].create_index([("recoveryTime", -1)], name="deadline")
     said = refused("init", env=env)

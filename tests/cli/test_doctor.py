@@ -16,7 +16,7 @@ from recovery.health.model import Cause, Check, ok, problem, warning
 from recovery.settings import Settings
 from recovery.stack import Stack
 from recovery.stack.server_process import free_port
-from recovery.store import Store, creation
+from recovery.store import Store, layout
 from recovery.worker.beat import NUDGES_KEPT
 from recovery.worker.celery_config import NUDGE
 from tests.cli.command import Done, recovery, refused
@@ -74,7 +74,7 @@ def test_a_cluster_that_is_well_and_then_is_not(stack: Stack, database: Any, env
 
 
 def test_nothing_runs(settings: Settings, env: dict[str, str]) -> None:
-    creation.create(Store(settings).database)
+    layout.create(Store(settings).database)
     done = recovery("doctor", env=env)
     assert done.returncode == 1
     assert "PROBLEM workers" in done.stdout
@@ -102,14 +102,14 @@ def test_nudges_that_nobody_takes_do_not_pile_up(stack: Stack, settings: Setting
         stack.start_beat(APP, env=env)
         wait_until(lambda: broker.llen(NUDGE) == NUDGES_KEPT, 30, "the cut")
         stack.stop_workers()
-        creation.create(Store(settings).database)
+        layout.create(Store(settings).database)
         found = levels(recovery("doctor", "--json", env=env))
         assert (found["beat"], found["nudges"]) == ("WARNING", "WARNING")
 
 
 def test_the_status_is_shown_while_redis_does_not_answer(settings: Settings, env: dict[str, str]) -> None:
     store = Store(settings)
-    creation.create(store.database)
+    layout.create(store.database)
     store.queues.polled({"add": None})
     away = env | {"RECOVERY_BROKER_URL": f"redis://127.0.0.1:{free_port()}/0"}
     done = recovery("status", "--json", env=away)

@@ -30,7 +30,7 @@ NOT_NEEDED = (
     *("recovery.sweep", "recovery.drill", "recovery.worker", "recovery.stack", "recovery.health.doctor"),
 )
 """Modules, with all that is below them, that no command needs to look something up."""
-RECORDS = ("recovery.records.operation", "recovery.records.schedule", "recovery.store.creation")
+RECORDS = ("recovery.records.operation", "recovery.records.schedule", "recovery.store.definitions")
 OF_REDIS = ("redis", "opentelemetry", "recovery.queue")
 
 CTRL_C = """

@@ -12,7 +12,7 @@ from bson import Binary, ObjectId
 
 from recovery.records import shapes_of
 from recovery.records.shapes import Shape
-from recovery.store import creation
+from recovery.store import definitions
 
 ABSENT = object()
 """The field is removed."""
@@ -61,13 +61,13 @@ def draw_some(chance: random.Random, collection: str, document: Mapping[str, Any
 
 def draw_wrong(chance: random.Random, collection: str) -> Damage:
     """Return a damage that a reader can see: a value of another type. Of settings, other values are somebody's wish."""
-    path = chance.choice([path for path, shape in paths(shapes_of(creation.KINDS[collection])) if "." not in path])
+    path = chance.choice([path for path, shape in paths(shapes_of(definitions.KINDS[collection])) if "." not in path])
     return Damage(collection, path, chance.choice(_WRONG))
 
 
 def draw(chance: random.Random, collection: str, document: Mapping[str, Any]) -> Damage:
     """Return a damage of a field that this record has, or could have."""
-    fields = list(paths(shapes_of(creation.KINDS[collection])))
+    fields = list(paths(shapes_of(definitions.KINDS[collection])))
     there = [(path, shape) for path, shape in fields if path.partition(".")[0] in document]
     # What stands in a record matters more often than what could.
     path, shape = chance.choice(there if there and chance.random() < 0.75 else fields)

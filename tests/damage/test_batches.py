@@ -18,7 +18,7 @@ import pytest
 from recovery import Recovery, Settings
 from recovery.cli.main import execute
 from recovery.stack import Stack
-from recovery.store import creation
+from recovery.store import layout
 from tests.damage.app import app as served
 from tests.damage.batch import Batch
 from tests.damage.beside import Beside
@@ -49,7 +49,7 @@ def quick(settings: Settings) -> Settings:
 def run(stack: Stack, settings: Settings, folder: Path, seed: int, count: int) -> Counter[str]:
     """Run a batch. Return how many processes came to which end."""
     batch = Batch(settings, folder, seed)
-    creation.create(database_of(batch.app.resources.store))
+    layout.create(database_of(batch.app.resources.store))
     env = settings.environment()
     worker = stack.start_worker(APP, concurrency=count // 4, pool="threads", env=env)
     beat = stack.start_beat(APP, env=env)
@@ -122,7 +122,7 @@ def run_beside(stack: Stack, settings: Settings, seed: int) -> Counter[str]:
     app = Recovery(settings)
     app.actors = served.actors
     database = database_of(app.resources.store)
-    creation.create(database)
+    layout.create(database)
     env = settings.environment()
     worker = stack.start_worker(APP, concurrency=8, pool="threads", env=env)
     beat = stack.start_beat(APP, env=env)

@@ -15,7 +15,7 @@ from recovery.demo.ledger import Line
 from recovery.demo.workload import Run
 from recovery.records import Decision, DecisionState, ProcessState
 from recovery.settings import Settings
-from recovery.store import Store, creation, schema
+from recovery.store import Store, layout, schema
 from recovery.wfformat import example_path, load
 from tests.cli import schemas
 from tests.cli.command import recovery
@@ -96,7 +96,7 @@ def test_what_broke_and_could_have_been_brought_back_is_lost() -> None:
 def test_a_start_that_was_at_work_is_no_start_that_had_ended(settings: Settings) -> None:
     """The one is run again, the other can't be."""
     store = Store(settings)
-    creation.create(store.database)
+    layout.create(store.database)
     for number in range(20):
         state = DecisionState.FINISHED if number % 2 else DecisionState.WORKING
         put(store, Decision(id=f"p{number}/start", actor="a", state=state, recovery_time=store.now()))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from recovery.records import shapes_of
-from recovery.store import creation, roles, schema
+from recovery.store import definitions, roles, schema
 
 PAGE = Path(__file__).parents[2] / "docs" / "field-rights.md"
 MARK = "<!-- made by python -m tests.docs.field_rights -->"
@@ -131,7 +131,7 @@ def table() -> str:
 
 def fields() -> Iterator[tuple[str, str, str]]:
     """(collection, field or fields, what comes of it). Raises KeyError for a field without a word."""
-    for collection, kind in creation.KINDS.items():
+    for collection, kind in definitions.KINDS.items():
         names = list(shapes_of(kind))
         if roles.ROLES[roles.CLIENT].get(collection, frozenset()) & {"insert", "update", "remove"}:
             yield from ((collection, f"`{name}`", EFFECTS[collection][name]) for name in names)

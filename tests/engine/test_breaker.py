@@ -16,7 +16,7 @@ from recovery.engine.outages import breaker
 from recovery.retry.breaker import State
 from recovery.settings import load
 from recovery.stack import ReplicaSet
-from recovery.store import creation
+from recovery.store import layout
 from recovery.store.lifecycle.processes import Processes
 from tests.waiting import wait_until
 from tests.world import World
@@ -42,7 +42,7 @@ def test_slots_wait_for_a_mongod_that_is_killed(
 ) -> None:
     ours = load(mongo_uri=nodes.uri, broker_url=settings.broker_url, database="test")
     world = World(ours)
-    creation.create(world.store.database)
+    layout.create(world.store.database)
     app: Recovery = world.app
     app.process("order")(lambda: "done")
     world.start("order")

@@ -15,7 +15,7 @@ from recovery import Recovery, Settings
 from recovery.records import Decision
 from recovery.settings import load
 from recovery.stack import ReplicaSet, Stack
-from recovery.store import creation
+from recovery.store import layout
 from recovery.store.concerns import current
 from tests.documents import database_of
 from tests.store.writing import get
@@ -54,7 +54,7 @@ class Failover:
     def __init__(self, nodes: ReplicaSet, settings: Settings) -> None:
         self.nodes = nodes
         self.world = World(settings)
-        creation.create(database_of(self.world.store))
+        layout.create(database_of(self.world.store))
 
     @property
     def app(self) -> Recovery:

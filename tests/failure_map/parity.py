@@ -25,7 +25,7 @@ from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, WorkerS
 from recovery.scan.scanner import Scanner
 from recovery.search import parse
 from recovery.settings import Settings
-from recovery.store import creation, schema
+from recovery.store import definitions, schema
 from recovery.sweep import sweep
 from tests.documents import database_of
 from tests.failure_map.faults import FAULTS, HOUR, Fault, begin, make_app, servers_were_down
@@ -81,7 +81,7 @@ def random_cases(settings: Settings, chance: random.Random, count: int) -> Itera
 
 def empty(world: World) -> None:
     world.lose_messages()
-    for name in creation.VALIDATORS:
+    for name in definitions.VALIDATORS:
         database_of(world.store)[name].delete_many({})
 
 

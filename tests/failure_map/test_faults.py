@@ -13,7 +13,7 @@ from recovery.records import ErrorInfo, ProcessState
 from recovery.repair import look_around
 from recovery.rules import Repair, Rule, judge_process
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, WorkerScanner
-from recovery.store import Restarted, creation
+from recovery.store import Restarted, definitions
 from tests.failure_map.faults import (
     FAULTS,
     FINISHED,
@@ -162,7 +162,7 @@ def test_all_graphs_are_dropped(world: World) -> None:
     after = {d["_id"]: d["outcome"] for d in world.store.database["decisions"].find({"_id": {"$in": list(done)}})}
     assert after == done, "no finished task ran again"
     assert set(world.store.database["graphs"].index_information()) == {"_id_", "deadline"}
-    assert "graphs" in creation.VALIDATORS
+    assert "graphs" in definitions.VALIDATORS
 
 
 def test_all_tasks_are_dropped(world: World) -> None:

@@ -21,7 +21,7 @@ from recovery.records import ProcessState, shapes_of
 from recovery.records.shapes import Shape
 from recovery.repair import look_around
 from recovery.rules import Rule
-from recovery.store import creation, schema
+from recovery.store import definitions, schema
 from recovery.store.views.ranges import Range
 from recovery.survey import Look, RangeCounts, wrong_in
 from tests.waiting import wait_until
@@ -77,7 +77,7 @@ def paths(shape: dict[str, Shape], root: str = "") -> Iterator[tuple[str, Shape]
 
 CASES = [
     (collection, path, kind)
-    for collection, record in creation.KINDS.items()
+    for collection, record in definitions.KINDS.items()
     for path, shape in paths(dict(shapes_of(record)))
     for kind in WRONG
     if not fits(kind, shape)
@@ -95,7 +95,7 @@ ABSURD: dict[str, Any] = {
 NUMBERS = [
     (collection, path, kind)
     for collection in OF_PROCESSES
-    for path, shape in paths(dict(shapes_of(creation.KINDS[collection])))
+    for path, shape in paths(dict(shapes_of(definitions.KINDS[collection])))
     for kind in ABSURD
     if "double" in shape.types and "bool" not in shape.types
 ]
@@ -243,7 +243,7 @@ def test_every_number_that_is_absurd(world: World) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("collection", list(creation.KINDS))
+@pytest.mark.parametrize("collection", list(definitions.KINDS))
 def test_every_field_with_every_type(world: World, caplog: pytest.LogCaptureFixture, collection: str) -> None:
     with caplog.at_level(logging.INFO):
         for name, path, kind in CASES:

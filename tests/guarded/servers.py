@@ -17,7 +17,7 @@ from pymongo import MongoClient
 from recovery.stack.mongod import REPLICA_SET, Mongod
 from recovery.stack.server_process import HOST
 from recovery.stack.valkey import Valkey
-from recovery.store import creation, roles
+from recovery.store import layout, roles
 from tests.docs.blocks import blocks
 from tests.guarded.authority import Authority, Pair
 from tests.guarded.marks import Mark, key, password
@@ -133,7 +133,7 @@ class Servers:
             first.admin.command("createUser", ADMIN, pwd=self.marks[ADMIN].text, roles=["root"])
         with self.admin() as client:
             roles.create(client[DATABASE])
-            creation.create(client[DATABASE])
+            layout.create(client[DATABASE])
             for user, role in USERS.items():
                 granted = [{"role": role, "db": DATABASE}]
                 client.admin.command("createUser", user, pwd=self.marks[user].text, roles=granted)

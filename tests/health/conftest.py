@@ -14,7 +14,7 @@ from recovery.health.doctor import CHECKS, SERVERS
 from recovery.records import ScannerRun, Worker
 from recovery.settings import Settings
 from recovery.stack.valkey import Valkey
-from recovery.store import Store, creation
+from recovery.store import Store, layout
 from tests.documents import database_of
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
@@ -30,7 +30,7 @@ def world(emptied: Settings) -> World:
 @pytest.fixture
 def own_world(settings: Settings) -> World:
     """The same on a database of its own, whose indexes may be dropped."""
-    creation.create(database_of(Store(settings)))
+    layout.create(database_of(Store(settings)))
     return well(settings)
 
 

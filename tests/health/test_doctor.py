@@ -34,7 +34,7 @@ from recovery.rules import Repair, Rule
 from recovery.settings import Settings
 from recovery.stack.server_process import free_port
 from recovery.stack.valkey import Valkey
-from recovery.store import creation
+from recovery.store import layout
 from recovery.store.views import condition
 from recovery.store.views.overview import time_limit
 from recovery.sweep import java
@@ -567,7 +567,7 @@ def test_what_is_missing_is_brought_back_as_advised(own_world: World, case: str)
         assert "db.graphs.dropIndex('deadline')" in check.advice
         own_world.store.database["graphs"].drop_index("deadline")
     assert "recovery init" in check.advice
-    creation.create(own_world.store.database)  # what `recovery init` does
+    layout.create(own_world.store.database)  # what `recovery init` does
     assert asked(own_world, "collections").level is OK
 
 

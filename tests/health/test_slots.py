@@ -70,8 +70,8 @@ def test_what_was_freed_is_told_for_a_while(world: World) -> None:
 def test_the_metric_begins_at_0(world: World, freed: int) -> None:
     for _ in range(freed):
         world.store.hung.note_freed("add", "w@host", TASK)
-    (freed,) = hung(world.store)
-    (sample,) = freed.samples
+    (family,) = hung(world.store)
+    (sample,) = family.samples
     assert (sample.name, sample.labels, sample.value) == ("recovery_hung_slots_total", {"actor": "add"}, freed)
 
 

@@ -22,7 +22,7 @@ from recovery.records import (
     Worker,
 )
 from recovery.settings import Settings
-from recovery.store import Store, creation, schema
+from recovery.store import Store, layout, schema
 from recovery.store.views import pending
 from recovery.store.views.waiting import OTHERS
 from tests.emptied import emptied as emptied
@@ -33,7 +33,7 @@ from tests.store.writing import put
 @pytest.fixture
 def store(emptied: Settings) -> Store:
     store = Store(emptied)
-    creation.create(store.database)
+    layout.create(store.database)
     return store
 
 

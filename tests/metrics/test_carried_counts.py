@@ -14,7 +14,7 @@ from recovery.metrics import registry
 from recovery.metrics.carried_counts import CountsTaker, carry_samples, counted, grown
 from recovery.records import ErrorInfo, Sample
 from recovery.settings import Settings
-from recovery.store import Store, creation, schema
+from recovery.store import Store, layout, schema
 from recovery.store.operators.left_counts import LeftCountRecords
 from tests.cli.command import recovery
 from tests.world import World
@@ -100,7 +100,7 @@ def test_what_was_left_begins_no_series_without_end(monkeypatch: pytest.MonkeyPa
 
 def test_a_record_that_can_not_be_read_keeps_no_other_back(settings: Settings) -> None:
     store = Store(settings)
-    creation.create(store.database)
+    layout.create(store.database)
     spoilt = {"_id": "0", "at": store.now(), "samples": "nonsense"}
     store.database.command("insert", schema.LEFT_COUNTS, documents=[spoilt], bypassDocumentValidation=True)
     before = requeues("pack")

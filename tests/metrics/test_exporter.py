@@ -25,7 +25,7 @@ from recovery.records import Worker
 from recovery.settings import load
 from recovery.stack import Stack
 from recovery.stack.server_process import free_port
-from recovery.store import Store, creation, schema
+from recovery.store import Store, layout, schema
 from tests.waiting import wait_until
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]
@@ -42,7 +42,7 @@ def measured(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
 def served(measured: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     monkeypatch.setattr(collectors, "KEPT", 0.0)
     store = Store(measured)
-    creation.create(store.database)
+    layout.create(store.database)
     server = exporter.serve(measured, store, Broker(measured.broker_url))
     assert server is not None
     with server:
@@ -157,7 +157,7 @@ class NoDepths:
 
 def test_without_redis_the_rest_is_served(measured: Settings) -> None:
     store = Store(measured)
-    creation.create(store.database)
+    layout.create(store.database)
     store.database[schema.ACTORS].insert_one({"_id": "an_actor"})
     with exporter.serve(measured, store, NoDepths()) as server:
         found = scrape(measured)

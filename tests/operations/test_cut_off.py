@@ -13,7 +13,7 @@ from recovery.operations.kinds import base, kind_of
 from recovery.operations.kinds import checking as check
 from recovery.records import OperationState, ProcessState, ResultState
 from recovery.settings import Settings
-from recovery.store import creation
+from recovery.store import definitions
 from tests.faults import Died, Fault, Kind, Plan, installed, under
 from tests.operations.ordering import Ordering, adds_up
 from tests.waiting import wait_until
@@ -69,7 +69,7 @@ def prepared(world: Ordering, kind: str) -> list[str]:
 
 def cut_off_at(world: Ordering, kind: str, fault: Fault) -> bool:
     """One operation, whose first worker meets this fault; whether it came to it."""
-    for name in creation.VALIDATORS:
+    for name in definitions.VALIDATORS:
         world.store.database[name].delete_many({})
     world.redis.flushdb()
     started = prepared(world, kind)

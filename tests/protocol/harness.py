@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 from recovery import Recovery, Settings
 from recovery.queue import Broker
-from recovery.store import creation
+from recovery.store import layout
 from tests import world
 from tests.documents import database_of
 from tests.faults import Fault, Kind, Plan
@@ -66,7 +66,7 @@ class World(world.World):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.app = make_app(self.settings)
-        creation.create(database_of(self.store))
+        layout.create(database_of(self.store))
         self.tell()
 
     def dies(self, at: str, work: Callable[[World], object], skipped: int = 0) -> None:

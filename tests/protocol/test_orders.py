@@ -23,7 +23,7 @@ from recovery.records import ErrorInfo, OrderKind, Process, ProcessState, mark_o
 from recovery.records.ids import new_pass
 from recovery.rules import Rule
 from recovery.settings import Settings
-from recovery.store import creation, schema
+from recovery.store import definitions, layout, schema
 from recovery.store.operators.orders import Orders
 from tests.documents import database_of
 from tests.emptied import emptied as emptied
@@ -211,7 +211,7 @@ CUTS: dict[str, tuple[Any, str, int]] = {
     "before anything is ordered": (Orders, "give", 0),
     "with an order that no process names": (Collection, "update_one", 0),
     "with one of two ordered": (Orders, "give", 1),
-    "with all ordered": (creation, "_change_validator", 0),
+    "with all ordered": (layout, "_change_validator", 0),
 }
 """{where whoever makes the collection is killed: whose method it is then about to call, and for which time, from 0}."""
 
@@ -252,4 +252,4 @@ def test_what_was_marked_before_there_were_orders_is_carried_out(world: World, c
     assert world.store.processes.get(removed.id) is None
     assert world.bring_to_end(again.id).epoch == 1
     assert world.process(other.id) == other
-    assert schema.ORDERS in creation.VALIDATORS
+    assert schema.ORDERS in definitions.VALIDATORS

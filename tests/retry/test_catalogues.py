@@ -22,7 +22,7 @@ from recovery.retry.catalogue import MAX_MEMBERS, check_together
 from recovery.retry.codes import class_of
 from recovery.retry.reasons import KV_LOCKED, UNKNOWN
 from recovery.retry.signs import TEXT_END, signs_of
-from recovery.store.transient import is_transient
+from recovery.store.driver_errors import is_transient
 
 
 class Answered(Exception):

@@ -19,9 +19,9 @@ from recovery.scan.ahead import NOT_KNOWN, Judge, ReadAhead
 from recovery.scan.scanner import Page
 from recovery.settings import Settings
 from recovery.stack.server_process import HOST, free_port
-from recovery.store import creation
+from recovery.store import layout
 from recovery.store.lifecycle.decision_queries import ALL, Share, is_within
-from recovery.store.reading import Read
+from recovery.store.record_reading import Read
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.scan.making import made_at, step_of
@@ -33,7 +33,7 @@ SIZE = 3
 @pytest.fixture
 def resources(emptied: Settings) -> Resources:
     made = Resources.connect(emptied)
-    creation.create(made.store.database)
+    layout.create(made.store.database)
     return made
 
 

@@ -13,7 +13,7 @@ from recovery.records import Decision, DecisionState
 from recovery.records.ids import child_task_id, record_id
 from recovery.rules import Rule
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner
-from recovery.store import creation, reading
+from recovery.store import definitions, record_reading
 from tests.queues import polled_and_empty
 from tests.store.writing import put
 from tests.world import World
@@ -81,7 +81,7 @@ def test_one_that_can_not_be_written_hides_no_lost_message(
 ) -> None:
     """Somebody made a validator stricter, and one record is as large as a record may be: all others are requeued. So is
     what the validator would refuse, where it is requeued by constants, as almost all are."""
-    monkeypatch.setattr(reading, "_told", Seldom(logging.getLogger("recovery.store.reading"), 300.0))
+    monkeypatch.setattr(record_reading, "_told", Seldom(logging.getLogger("recovery.store.record_reading"), 300.0))
     world.app.actor("add")(lambda: None)
     world.tell()
     database, past = world.store.database, world.store.now() - timedelta(days=1)
@@ -101,7 +101,7 @@ def test_one_that_can_not_be_written_hides_no_lost_message(
         result = DecisionScanner(world.app.resources, world.app.applier).run_once()
     finally:
         database.command(
-            "collMod", "decisions", validator=creation.VALIDATORS["decisions"], validationLevel=creation.LEVEL
+            "collMod", "decisions", validator=definitions.VALIDATORS["decisions"], validationLevel=definitions.LEVEL
         )
     assert (result.error, result.repaired) == (None, {Rule.MESSAGE_LOST: len(sound) + 1})
     assert world.redis.llen("add") == len(sound) + 1

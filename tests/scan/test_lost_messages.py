@@ -18,7 +18,7 @@ from recovery.scan import lost_messages
 from recovery.scan.lost_messages import LostMessages
 from recovery.settings import Settings
 from recovery.stack.server_process import HOST, free_port
-from recovery.store import Store, creation
+from recovery.store import Store, layout
 from recovery.store.lifecycle.decision_queries import ALL, Share
 from recovery.store.lifecycle.queues import Queues
 from tests.emptied import emptied as emptied
@@ -47,7 +47,7 @@ def noted(resources: Resources) -> None:
 @pytest.fixture
 def resources(emptied: Settings) -> Resources:
     made = Resources.connect(emptied)
-    creation.create(made.store.database)
+    layout.create(made.store.database)
     noted(made)
     return made
 

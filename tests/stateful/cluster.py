@@ -40,7 +40,7 @@ from recovery.repair import Repairer
 from recovery.retry import Backoff
 from recovery.retry.breaker import CircuitBreaker
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner, WorkerScanner, rescue
-from recovery.store import Selection, Store, creation
+from recovery.store import Selection, Store, definitions
 from tests.documents import database_of
 from tests.faults import installed, reach, threads_held
 from tests.faults.layer import Told, pause
@@ -138,7 +138,7 @@ class Cluster:
         self.redis = redis.Redis.from_url(settings.broker_url)
         self.passing = Passing(self.database)
         self._numbers = itertools.count(1)
-        for name in creation.VALIDATORS:
+        for name in definitions.VALIDATORS:
             self.database[name].with_options(write_concern=WriteConcern(1)).delete_many({})
         self.redis.flushdb()
         Kept(settings.broker_url).note()

@@ -18,7 +18,7 @@ from typing import Any
 from pymongo import ReplaceOne, WriteConcern
 from pymongo.database import Database
 
-from recovery.store import creation
+from recovery.store import definitions
 from tests.stateful.documents import read_all
 
 
@@ -34,7 +34,7 @@ class Passing:
         if not seconds:
             return
         by = timedelta(seconds=seconds)
-        for name, documents in read_all(self._database, creation.VALIDATORS).items():
+        for name, documents in read_all(self._database, definitions.VALIDATORS).items():
             moved = [
                 ReplaceOne({"_id": key}, later)
                 for key, document in documents.items()

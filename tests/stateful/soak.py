@@ -21,7 +21,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from recovery.settings import Settings, load
 from recovery.stack import Stack
-from recovery.store import Store, creation
+from recovery.store import Store, layout
 from tests.documents import database_of
 from tests.examples import examples
 from tests.stateful.cluster import Cluster, held_still
@@ -42,7 +42,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="recovery-soak-") as folder, Stack(Path(folder) / "servers") as stack:
         database = f"soak_{uuid.uuid4().hex[:8]}"
         settings = load(mongo_uri=stack.mongo_uri, broker_url=stack.broker_url, database=database)
-        creation.create(database_of(Store(settings)))
+        layout.create(database_of(Store(settings)))
         while True:
             seed = random.getrandbits(32) if arguments.seed is None else arguments.seed
             if not _holds(settings, seed, small=arguments.seed is not None):

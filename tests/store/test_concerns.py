@@ -20,7 +20,7 @@ from recovery.health.mongodb_server import concerns
 from recovery.records import Phase
 from recovery.scan import DecisionScanner
 from recovery.search import parse
-from recovery.store import Store, creation, schema
+from recovery.store import Store, layout, schema
 from recovery.store.concerns import current, overridden
 from recovery.store.parts import Part
 from recovery.store.views.hung import Claim
@@ -61,7 +61,7 @@ def listened(settings: Settings) -> Iterator[World]:
     join = "&" if "?" in settings.mongo_uri else "?"
     changed = settings.model_copy(update={"mongo_uri": f"{settings.mongo_uri}{join}{OTHERS}"})
     world = World(changed)
-    creation.create(world.store.database)
+    layout.create(world.store.database)
     commands.database, commands.sent = settings.database, []
     yield world
     commands.database = ""
@@ -273,7 +273,7 @@ def test_a_fan_out_whatever_the_cluster_says(majority_by_default: Settings) -> N
     """Read-backs of what was just written see it."""
     settings = majority_by_default
     world = World(settings, Recovery(settings.model_copy(update={"message_timeout": 60.0})))
-    creation.create(world.store.database)
+    layout.create(world.store.database)
 
     @world.app.actor()
     def square(number: int) -> int:

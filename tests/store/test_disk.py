@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from recovery.settings import Settings
-from recovery.store import creation, schema
+from recovery.store import layout, schema
 from recovery.store.views import disk
 from recovery.store.views.disk import DiskUse, Use
 from tests.operations.exported import bring, made
@@ -76,7 +76,7 @@ def test_what_is_left_of_a_removed_process_is_of_no_known_type(world: World) -> 
 
 def test_of_none_it_is_nothing(settings: Settings) -> None:
     world = World(settings)  # in a database of its own, since it drops a collection
-    creation.create(world.store.database)
+    layout.create(world.store.database)
     assert world.store.disk.use(1000).types == {}
     world.store.database["decisions"].drop()
     found = world.store.disk.use(1000)

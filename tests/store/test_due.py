@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from recovery.store import Store, creation, schema
+from recovery.store import Store, layout, schema
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 
@@ -17,7 +17,7 @@ LOOKED_AT = (schema.DECISIONS, schema.GRAPHS, schema.PROCESSES, schema.SCHEDULES
 @pytest.fixture
 def store(emptied: Any) -> Store:
     store = Store(emptied)
-    creation.create(store.database)
+    layout.create(store.database)
     return store
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from recovery.settings import load
 from recovery.stack import Stack
-from recovery.store import Store, creation
+from recovery.store import Store, layout
 from recovery.store.raw_pages import raw_pages
 
 OTHERS = 20_000
@@ -23,7 +23,7 @@ ODD = 7
 def store(stack: Stack) -> Iterator[Store]:
     """Of decisions, graphs and processes each: many that are at rest or healthy, and seven of each odd kind."""
     store = Store(load(mongo_uri=stack.mongo_uri, broker_url=stack.broker_url, database=f"t_{uuid.uuid4().hex[:9]}"))
-    creation.create(store.database)
+    layout.create(store.database)
     now = store.now()
     past, soon = now - timedelta(hours=1), now + timedelta(days=1)
     graph: dict[str, Any] = {"links": {}, "finished": [], "failed": {}, "version": 0}

@@ -45,7 +45,7 @@ from recovery.scan import ScheduleScanner
 from recovery.settings import Settings
 from recovery.stack import Stack
 from recovery.stack.mongod import Mongod
-from recovery.store import creation, roles, schema
+from recovery.store import definitions, layout, roles, schema
 from recovery.store.driver_errors import is_denied
 from recovery.store.lifecycle.decisions import Decisions
 from tests.cli import shop
@@ -133,7 +133,7 @@ def declare(app: Recovery) -> None:
 def test_an_operator_runs_a_drill_and_nobody_below(come_as: As) -> None:
     """As far as it goes without workers: it looks who is there, starts canaries and removes them."""
     operator = come_as(roles.OPERATOR)
-    creation.create(operator.store.database)
+    layout.create(operator.store.database)
     with pytest.raises(ServerUnavailable, match="no worker lives"):
         muster(operator.app.resources, kill=False)
     flock = Flock(operator.app.resources, "d1")
@@ -148,7 +148,7 @@ def test_an_operator_runs_a_drill_and_nobody_below(come_as: As) -> None:
 def test_a_client_registers_again_and_reads_no_task(come_as: As, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer was lost, so whether the task was there is not known, and it may not look."""
     operator, client, worker = (come_as(role) for role in (roles.OPERATOR, roles.CLIENT, roles.WORKER))
-    creation.create(operator.store.database)
+    layout.create(operator.store.database)
     worker.tell()
     real, answers = Decisions.insert_queued, iter([StoreUnavailable("the answer is lost")])
 
@@ -176,8 +176,8 @@ def test_all_do_what_they_are_for(come_as: As) -> None:  # noqa: PLR0915 - lists
     operator, client, worker, reader = (
         come_as(role) for role in (roles.OPERATOR, roles.CLIENT, roles.WORKER, roles.READER)
     )
-    creation.create(operator.store.database)
-    creation.create(worker.store.database)  # all is there: no right to create anything is needed
+    layout.create(operator.store.database)
+    layout.create(worker.store.database)  # all is there: no right to create anything is needed
     worker.tell()
     fine, bad = client.start("order", 1, 2, 3), client.start("order", 1, -2)
     assert set(operator.counts().values()) == {2}, "both starts are registered as a whole"
@@ -273,7 +273,7 @@ def valid(name: str) -> dict[str, Any]:
 
 def test_a_client_replaces_what_has_finished_and_asks_an_operator_about_what_is_broken(come_as: As) -> None:
     operator, client, worker = come_as(roles.OPERATOR), come_as(roles.CLIENT), come_as(roles.WORKER)
-    creation.create(operator.store.database)
+    layout.create(operator.store.database)
     worker.tell()
     fine = client.start("order", 1, custom_id="fine")
     assert worker.bring_to_end(fine).state == "finished"
@@ -304,7 +304,7 @@ def test_a_client_replaces_what_has_finished_and_asks_an_operator_about_what_is_
 
 def test_who_may_not_know_what_is_stored_is_told_the_rest(come_as: As, admin: Database[Any]) -> None:
     """Of an installation whose roles are of before."""
-    creation.create(admin)
+    layout.create(admin)
     come_as(ADMIN).start("order", 1)
     looks: list[dict[str, Any]] = [{"resource": {"db": DATABASE, "collection": ""}, "actions": ["find"]}]
     admin.client.admin.command("createRole", "looker", privileges=looks, roles=[])
@@ -316,15 +316,15 @@ def test_who_may_not_know_what_is_stored_is_told_the_rest(come_as: As, admin: Da
 
 @pytest.mark.parametrize("role", roles.ROLES)
 def test_nobody_does_more(come_as: As, admin: Database[Any], role: str) -> None:
-    creation.create(admin)
-    for name in creation.VALIDATORS:
+    layout.create(admin)
+    for name in definitions.VALIDATORS:
         admin[name].insert_one(valid(name))
     database = come_as(role).store.database
     assert refused(lambda: database.client.drop_database(DATABASE))
     assert refused(lambda: database.client["other"]["things"].insert_one({}))
     assert refused(lambda: database.client["other"]["things"].find_one())
     assert refused(lambda: database.command("createRole", "more", privileges=[], roles=[]))
-    for name in creation.VALIDATORS:
+    for name in definitions.VALIDATORS:
         there, new = (1, 2) if name == schema.OPERATIONS else ("x", "new")
         one: dict[str, Any] = {**valid(name), "_id": new}
         steps = {
@@ -342,7 +342,7 @@ def test_nobody_does_more(come_as: As, admin: Database[Any], role: str) -> None:
 
 
 def test_who_may_not_create_is_told_what_is_missing(come_as: As, admin: Database[Any]) -> None:
-    creation.create(admin)
+    layout.create(admin)
     admin.command("collMod", "decisions", validator={})
     admin["processes"].drop_index("unsuccessful")
     admin["scanners"].drop()
@@ -353,15 +353,15 @@ def test_who_may_not_create_is_told_what_is_missing(come_as: As, admin: Database
     )
     worker, operator = come_as(roles.WORKER), come_as(roles.OPERATOR)
     with pytest.raises(ServerRefused) as caught:
-        creation.create(worker.store.database)
+        layout.create(worker.store.database)
     assert str(caught.value) == wanted
-    creation.create(operator.store.database)
-    creation.create(worker.store.database)
+    layout.create(operator.store.database)
+    layout.create(worker.store.database)
 
 
 def test_doctor_says_which_rights_are_missing(come_as: As, admin: Database[Any]) -> None:
-    creation.create(admin)
-    bare = [{"resource": {"db": DATABASE, "collection": name}, "actions": ["find"]} for name in creation.VALIDATORS]
+    layout.create(admin)
+    bare = [{"resource": {"db": DATABASE, "collection": name}, "actions": ["find"]} for name in definitions.VALIDATORS]
     admin.command("createRole", "bare", privileges=bare, roles=[])
     admin.client.admin.command("createUser", "bare", pwd=PASSWORD, roles=[{"role": "bare", "db": DATABASE}])
     found = rights(come_as("bare").app.resources)
@@ -375,7 +375,7 @@ def test_doctor_says_which_rights_are_missing(come_as: As, admin: Database[Any])
 def test_a_command_that_is_refused_says_by_which_right(
     come_as: As, admin: Database[Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    creation.create(admin)
+    layout.create(admin)
     admin["actors"].insert_one({"_id": "part"})
     settings = come_as(roles.READER).settings
     monkeypatch.setenv("RECOVERY_MONGO_URI", settings.mongo_uri)
@@ -400,7 +400,7 @@ def test_a_real_worker_and_beat(come_as: As, stack: Stack) -> None:
     assert early.wait(30)
     assert early.exit_code == 2
     assert "Run `recovery init` as a user with the role recoveryOperator" in "\n".join(early.last_lines(5))
-    creation.create(operator.store.database)
+    layout.create(operator.store.database)
     stack.start_worker("tests.cli.shop:app", env=environment, concurrency=1)
     stack.start_beat("tests.cli.shop:app", env=environment)
     client.app.actors = shop.app.actors
@@ -421,7 +421,7 @@ MARKS: dict[str, dict[str, Any]] = {
 def test_a_clients_marks_are_no_orders(come_as: As, mark: dict[str, Any]) -> None:
     """It may write processes; nothing that workers do only by order comes of it."""
     operator, client, worker = come_as(roles.OPERATOR), come_as(roles.CLIENT), come_as(roles.WORKER)
-    creation.create(operator.store.database)
+    layout.create(operator.store.database)
     worker.tell()
     others = operator.start("order", 1, 2)
     assert worker.bring_to_end(others).state == "finished"
@@ -464,7 +464,7 @@ def forged(process: dict[str, Any], field: str, now: datetime) -> Any:
 def test_no_field_that_a_client_writes_touches_what_tasks_came_to(come_as: As) -> None:
     """Each field of a process of another's that has ended: nothing is removed, run again, or marked."""
     operator, client, worker = come_as(roles.OPERATOR), come_as(roles.CLIENT), come_as(roles.WORKER)
-    creation.create(operator.store.database)
+    layout.create(operator.store.database)
     worker.tell()
     fields = sorted(shapes_of(Process).keys() - {"_id"})
     ids = {field: operator.start("order", number) for number, field in enumerate(fields)}

@@ -13,7 +13,7 @@ from pymongo.errors import OperationFailure
 from recovery.errors import StoreError
 from recovery.log_lines import Seldom
 from recovery.records import Decision, DecisionState, ErrorInfo, Graph, Outcome, Process, ProcessState
-from recovery.store import Store, creation, reading
+from recovery.store import Store, definitions, record_reading
 from recovery.store.splitting import POSTPONED
 from tests.store.writing import put
 
@@ -64,7 +64,7 @@ GROWS = [
 
 @pytest.fixture(autouse=True)
 def _told_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_told", Seldom(logging.getLogger("recovery.store.reading"), 300.0))
+    monkeypatch.setattr(record_reading, "_told", Seldom(logging.getLogger("recovery.store.record_reading"), 300.0))
 
 
 @pytest.fixture
@@ -75,8 +75,8 @@ def stricter(store: Store) -> Iterator[Callable[[str], None]]:
         store.database.command("collMod", collection, validator={"odd": {"$ne": True}}, validationLevel="strict")
 
     yield change
-    for name, validator in creation.VALIDATORS.items():
-        store.database.command("collMod", name, validator=validator, validationLevel=creation.LEVEL)
+    for name, validator in definitions.VALIDATORS.items():
+        store.database.command("collMod", name, validator=validator, validationLevel=definitions.LEVEL)
 
 
 def fill(store: Store, collection: str, changes: dict[str, Any]) -> list[str]:
@@ -144,7 +144,7 @@ def check(store: Store, collection: str, ids: Sequence[str], before: Any, caplog
     kept.pop("recoveryTime", None), was.pop("recoveryTime", None)
     assert kept == was
     assert deadline is not None and (deadline - store.now()).total_seconds() > POSTPONED / 2, "put off"
-    (line,) = [one.getMessage() for one in caplog.records if one.name == "recovery.store.reading"]
+    (line,) = [one.getMessage() for one in caplog.records if one.name == "recovery.store.record_reading"]
     assert f" {ids[BAD]}: can't be changed: " in line and "passed over" in line
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from recovery.records import ActorPreferences, Decision, DecisionState, Process, ProcessState, Worker
 from recovery.settings import Settings
-from recovery.store import ActorQueue, Store, ToCome, creation, schema
+from recovery.store import ActorQueue, Store, ToCome, layout, schema
 from recovery.store.views import pending
 from tests.store.writing import put
 
@@ -232,7 +232,7 @@ def test_of_what_is_held_up_only_that_is_read(store: Store) -> None:
 def test_without_its_index_the_same_is_told(settings: Settings) -> None:
     """But for what has no deadline, which only they read who must not overlook it."""
     own = Store(settings)
-    creation.create(own.database)
+    layout.create(own.database)
     own.database[schema.DECISIONS].drop_index("pending")
     decisions(own, "a", "queued", "queued", "working", "delayed", "waiting")
     found = own.waiting.by_actor()["a"]

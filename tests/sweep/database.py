@@ -5,7 +5,7 @@ from __future__ import annotations
 from recovery.records import to_document
 from recovery.records.ids import new_process_id
 from recovery.settings import Settings
-from recovery.store import Store, creation, schema
+from recovery.store import Store, layout, schema
 from tests.documents import database_of
 from tests.sweep.shapes import Records, Shape, queue_statistics
 
@@ -16,7 +16,7 @@ class Database:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.store = Store(settings)
-        creation.create(database_of(self.store))
+        layout.create(database_of(self.store))
         self.now = self.store.now()
         database_of(self.store)[schema.QUEUES].insert_one(to_document(queue_statistics(self.now)))
 

@@ -18,7 +18,7 @@ from recovery.records.ids import new_process_id, record_id
 from recovery.repair import look_at_all
 from recovery.rules import Finding, Rule, Surroundings, judge_process
 from recovery.store import schema
-from recovery.store.reading import Read
+from recovery.store.record_reading import Read
 from recovery.store.views import ranges
 from recovery.store.views.ranges import BRIEF, PAGE, STEP, Range
 from recovery.survey import Look, read, wrong_in

@@ -13,7 +13,7 @@ from opentelemetry import trace as api
 from recovery.health import Level, examine
 from recovery.records import Decision, Process, Trace, from_document
 from recovery.records.trace import trace_of
-from recovery.store import creation, schema
+from recovery.store import definitions, schema
 from recovery.tracing.opened import context_of
 from tests.examples import examples
 from tests.tracing.conftest import Traces
@@ -71,7 +71,7 @@ def test_what_is_one_is_kept() -> None:
 
 def test_no_validator_asks_about_it() -> None:
     """So a worker of a version before does not take it out of the validators, nor one of this put it in."""
-    assert "trace" not in str(creation.VALIDATORS)
+    assert "trace" not in str(definitions.VALIDATORS)
 
 
 SPOILT: list[Any] = ["", "00-", GOOD, 7, 1.5, True, [], [GOOD], {}, {"parent": 5}, {"parent": "00-xyz", "type": []}]

@@ -12,7 +12,7 @@ from pymongo import WriteConcern
 from recovery import Settings
 from recovery.errors import StoreTimeout, StoreUnavailable
 from recovery.records import Decision, DecisionState, HungSlot, Outcome, to_document
-from recovery.store import creation
+from recovery.store import layout
 from recovery.store.client import Document
 from recovery.store.lifecycle.decisions import Decisions
 from recovery.store.views.hung import Claim
@@ -100,7 +100,7 @@ class Bench:
 @pytest.fixture
 def bench(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> Bench:
     world = World(emptied)
-    creation.create(world.store.database)
+    layout.create(world.store.database)
     return Bench(world, monkeypatch)
 
 

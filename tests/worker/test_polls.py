@@ -17,7 +17,7 @@ from recovery import Recovery
 from recovery.records import Decision, DecisionState
 from recovery.settings import Settings
 from recovery.stack.server_process import HOST
-from recovery.store import creation
+from recovery.store import layout
 from recovery.worker.identity import identify
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.messages import queue_consumption as module
@@ -69,7 +69,7 @@ def test_what_there_is_no_room_for() -> None:
 def told(settings: Settings, polls: Polls) -> set[str]:
     """The queues that a worker's heartbeat says are polled."""
     app = Recovery(settings.model_copy(update={"heartbeat_interval": 0.4}))
-    creation.create(app.resources.store.database)
+    layout.create(app.resources.store.database)
     celery: Any = Celery(set_as_current=False)
     worker = identify("one", ("free", "full", "other"))
     lifeline = Lifeline(app, worker, QueueConsumption(SimpleNamespace(app=celery), ()), polls)
@@ -95,7 +95,7 @@ def test_what_waited_while_nobody_polled_is_looked_at_soon(emptied: Settings) ->
     """Messages may have been lost meanwhile, and what has waited for long is looked at seldom."""
     app = Recovery(emptied)
     store, polls = app.resources.store, Polls()
-    creation.create(store.database)
+    layout.create(store.database)
     far = store.now() + timedelta(hours=1)
     for actor in ("free", "full"):
         put(store, Decision(id=f"p/{actor}", actor=actor, state=DecisionState.QUEUED, recovery_time=far, queued_at=far))

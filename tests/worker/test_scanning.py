@@ -11,7 +11,7 @@ from celery import Celery
 
 from recovery.records import DecisionState
 from recovery.settings import Settings
-from recovery.store import creation
+from recovery.store import layout
 from recovery.store.views.due import Due
 from recovery.worker import scanning as nudges
 from recovery.worker.identity import identify
@@ -30,7 +30,7 @@ def test_a_storm_lets_the_other_scanners_have_their_turn(
     emptied: Settings, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
     world = World(emptied, scan_batch=10, message_timeout=300.0, heartbeat_timeout=60.0)
-    creation.create(world.store.database)
+    layout.create(world.store.database)
     celery: Any = Celery(set_as_current=False)
     lifeline = Lifeline(world.app, identify("one", ()), QueueConsumption(SimpleNamespace(app=celery), ()))
     overdue(world, DecisionState.WORKING, 35)
@@ -68,7 +68,7 @@ def test_whatever_is_found_by_a_look_all_is_scanned(
 ) -> None:
     """Also what another program wrote as a deadline."""
     world = World(emptied, message_timeout=300.0, heartbeat_timeout=60.0)
-    creation.create(world.store.database)
+    layout.create(world.store.database)
     celery: Any = Celery(set_as_current=False)
     lifeline = Lifeline(world.app, identify("one", ()), QueueConsumption(SimpleNamespace(app=celery), ()))
     overdue(world, DecisionState.WORKING, 2)

@@ -29,7 +29,7 @@ from recovery.store.lifecycle.decision_updates import (
     finish,
     may_finish,
 )
-from recovery.store.reading import readable
+from recovery.store.record_reading import readable
 from recovery.store.splitting import update_each
 
 

@@ -19,13 +19,12 @@ from pymongo.cursor import Cursor
 from recovery.errors import DamagedRecord
 from recovery.records import Decision, DecisionState, Outcome, from_document
 from recovery.records.ids import HOLDER_END, SEPARATOR, split_record_id
-from recovery.store.batches import find_keys
-from recovery.store.briefs import decision_of, without_outcome
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import OVERDUE, after, literal, number_of, record_range, size_of, without
-from recovery.store.reading import Read, read, readable
+from recovery.store.record_reading import Read, decision_of, read, readable, without_outcome
+from recovery.store.splitting import find_keys
 
 # What rules on a single decision look at: a page of a thousand is read for nothing else.
 _BRIEF = dict.fromkeys(

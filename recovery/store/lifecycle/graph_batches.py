@@ -15,12 +15,11 @@ from pymongo import UpdateOne
 from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError
 
-from recovery.store.batches import find_keys
 from recovery.store.client import Document
 from recovery.store.concerns import current
 from recovery.store.driver_errors import translated
 from recovery.store.lifecycle.graphs import Finished, GraphView, apply_stages, candidates_of, open_guard
-from recovery.store.splitting import is_of_record
+from recovery.store.splitting import find_keys, is_of_record
 
 SMALL = 64 * 1024
 """Bytes of a graph that is read as a whole, at most."""

@@ -10,13 +10,12 @@ from typing import Any
 from pymongo.collection import Collection as MongoCollection
 
 from recovery.records import Graph, to_document
-from recovery.store.batches import find_keys
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import OVERDUE, after, age, idle_time, later_by, literal, plus_one
-from recovery.store.reading import readable
-from recovery.store.splitting import stamp_each, update_each
+from recovery.store.record_reading import readable
+from recovery.store.splitting import find_keys, stamp_each, update_each
 
 IDLE: Document = {"$add": ["$$NOW", idle_time("$idleTimeout")]}
 TOUCHED: Document = {"touchedAt": "$$NOW", "recoveryTime": IDLE, "version": plus_one("version")}

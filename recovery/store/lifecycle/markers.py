@@ -18,7 +18,7 @@ from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal
-from recovery.store.reading import readable
+from recovery.store.record_reading import readable
 
 CLEARINGS = 10
 """Of one type and key, at most: what is cleared more often than that is not looked into one by one."""

@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from pymongo.collection import Collection
 
 from recovery.records import Process
-from recovery.store.batches import find_keys
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import by_id
 from recovery.store.lifecycle.process_updates import ENDING, RUNNING
 from recovery.store.lifecycle.processes import FINISHED, brief_of
-from recovery.store.reading import readable
-from recovery.store.splitting import update_each
+from recovery.store.record_reading import readable
+from recovery.store.splitting import find_keys, update_each
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,6 @@ from recovery.records import (
     to_document,
 )
 from recovery.records.ids import record_id
-from recovery.store.batches import batches, find_keys
-from recovery.store.briefs import LEFT_OUT, PROCESS_FIELDS
 from recovery.store.client import Document
 from recovery.store.concerns import certain, committed
 from recovery.store.driver_errors import translated
@@ -41,8 +39,8 @@ from recovery.store.lifecycle.process_updates import (
     late,
     shown,
 )
-from recovery.store.reading import readable
-from recovery.store.splitting import update_each
+from recovery.store.record_reading import LEFT_OUT, PROCESS_FIELDS, readable
+from recovery.store.splitting import batches, find_keys, update_each
 
 FINISHED, ABORTED = ProcessState.FINISHED.value, ProcessState.ABORTED.value
 DUPLICATE_KEY = 11000

@@ -23,7 +23,7 @@ from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import Expression, latest_past, near_now, past_or_null
-from recovery.store.reading import readable
+from recovery.store.record_reading import readable
 
 _NAMED: Document = {"_id": {"$type": "string"}}
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)

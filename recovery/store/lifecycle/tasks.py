@@ -9,13 +9,12 @@ from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from recovery.records import RetryOptions, Task, from_document, to_document
-from recovery.store.batches import find_keys
-from recovery.store.briefs import LEFT_OUT
 from recovery.store.client import Document
 from recovery.store.concerns import current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import without
-from recovery.store.reading import readable
+from recovery.store.record_reading import LEFT_OUT, readable
+from recovery.store.splitting import find_keys
 
 _LINKS = {"args": False, "deps": False}
 

@@ -13,7 +13,7 @@ from recovery.store.client import Document
 from recovery.store.concerns import current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import ALIVE, after, literal
-from recovery.store.reading import Read, read, readable
+from recovery.store.record_reading import Read, read, readable
 
 
 @translated

@@ -11,10 +11,10 @@ from pymongo.database import Database
 
 from recovery.records import DecisionState
 from recovery.store import schema
-from recovery.store.batches import batches
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
+from recovery.store.splitting import batches
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,11 @@ from pymongo.database import Database
 
 from recovery.records import Process, ProcessState
 from recovery.store import schema
-from recovery.store.batches import find_keys
 from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import after
-from recovery.store.splitting import update_each
+from recovery.store.splitting import find_keys, update_each
 
 _DEFAULT = Process(id="", type="", args="").idle_timeout
 

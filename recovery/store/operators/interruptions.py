@@ -22,7 +22,7 @@ from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal, record_range
-from recovery.store.reading import readable
+from recovery.store.record_reading import readable
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from recovery.store.client import Document
 from recovery.store.concerns import current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal
-from recovery.store.reading import read
+from recovery.store.record_reading import read
 
 log = logging.getLogger(__name__)
 

@@ -10,15 +10,14 @@ from pymongo.database import Database
 from recovery.errors import DamagedRecord
 from recovery.records import Decision, DecisionState, Outcome, Process, ProcessState, Record, from_document
 from recovery.records.ids import started_at
-from recovery.store import creation
-from recovery.store.briefs import decision_of
+from recovery.store import definitions
 from recovery.store.client import Document
 from recovery.store.concerns import current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal
-from recovery.store.reading import tell
+from recovery.store.record_reading import decision_of, tell
 
-_COLLECTIONS: dict[str, str] = {kind.__name__: name for name, kind in creation.KINDS.items()}
+_COLLECTIONS: dict[str, str] = {kind.__name__: name for name, kind in definitions.KINDS.items()}
 _LIVE = {
     # One that is finished is applied again, and then at rest.
     Decision.__name__: [state.value for state in DecisionState if state is not DecisionState.WAITING],

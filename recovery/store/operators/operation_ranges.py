@@ -17,7 +17,7 @@ from recovery.store.clock import told_by
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import NOT_DUE, OVERDUE, after, literal
-from recovery.store.reading import read, readable
+from recovery.store.record_reading import read, readable
 from recovery.store.schema import OPERATION_RESULTS, PROCESSES
 
 DUPLICATE = 11000

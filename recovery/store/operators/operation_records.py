@@ -22,7 +22,7 @@ from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import OVERDUE, after, date_of, literal
-from recovery.store.reading import Read, read, readable, tell
+from recovery.store.record_reading import Read, read, readable, tell
 
 _ACTIVE = [state.value for state in ACTIVE]
 LOWEST_RATE = 0.001

@@ -23,7 +23,7 @@ from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal
 from recovery.store.operators.operation_sums import sums_of, sums_stages, totals_of, totals_stages
-from recovery.store.reading import Read, read, readable
+from recovery.store.record_reading import Read, read, readable
 
 DUPLICATE = 11000
 _AFTER_SEPARATOR = chr(ord(SEPARATOR) + 1)

@@ -11,12 +11,11 @@ from pymongo.database import Database
 from recovery.records import Mark, Order, OrderKind, Process, mark_of, to_document
 from recovery.records.ids import new_pass, record_id
 from recovery.store import schema
-from recovery.store.briefs import PROCESS_FIELDS, process_of
 from recovery.store.client import Document
 from recovery.store.clock import told_by
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
-from recovery.store.reading import readable
+from recovery.store.record_reading import PROCESS_FIELDS, process_of, readable
 
 _MARKED: Document = {"$or": [{"removing": True}, {"redo": {"$exists": True}}, {"markerDue": True}]}
 

@@ -18,12 +18,12 @@ from recovery.records import Decision, DecisionState, Graph, Life, Process, Proc
 from recovery.records.ids import record_id, split_record_id
 from recovery.rules import Link
 from recovery.store import schema
-from recovery.store.briefs import PROCESS_FIELDS, process_of
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import after, earlier, literal, record_range
 from recovery.store.lifecycle.tasks import insert_missing
+from recovery.store.record_reading import PROCESS_FIELDS, process_of
 
 KEPT_LIVES = 20
 """Of what a process had come to before: who restarts it more often looks at the last ones."""

@@ -13,7 +13,7 @@ from recovery.records import SavedSearch, to_document
 from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
-from recovery.store.reading import readable
+from recovery.store.record_reading import readable
 
 
 @translated

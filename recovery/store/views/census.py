@@ -15,7 +15,7 @@ from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import after, literal, near_now
-from recovery.store.reading import readable
+from recovery.store.record_reading import readable
 
 THE_ONE = "census"
 FAR = 86_400.0

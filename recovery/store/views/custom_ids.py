@@ -9,10 +9,10 @@ from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
 from recovery.store import schema
-from recovery.store.batches import find_keys
 from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import is_index_missing, translated
+from recovery.store.splitting import find_keys
 
 INDEX = "customId"
 # As its partial index has it, so that it is used: a custom id is a text, and so is a type.

@@ -9,13 +9,12 @@ from typing import Any
 from pymongo.database import Database
 
 from recovery.errors import DamagedRecord
-from recovery.store import creation, schema
+from recovery.store import definitions, schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import record_range
-from recovery.store.reading import read
-from recovery.store.wrong_types import wrong_types
+from recovery.store.record_reading import read, wrong_types
 
 AT_ONCE = 10
 """Records of which all texts are read at once: each may have 16 MB of them."""
@@ -40,7 +39,7 @@ class Damaged:
     def find(self, limit: int, most: int) -> Iterator[DamagedRecord]:
         """Up to so many of each collection, of those that describe processes among the `most` that are due first.
         Costs 10 µs for each of these."""
-        for name, kind in creation.KINDS.items():
+        for name, kind in definitions.KINDS.items():
             if name == schema.TASKS:
                 continue  # none of them is live
             collection, wrong = committed(self._database[name]), {"$or": wrong_types(kind)}
@@ -59,7 +58,7 @@ class Damaged:
             for document in found:
                 for field in fields:
                     if told := _no_json(document, field):
-                        kind = creation.KINDS[name].__name__
+                        kind = definitions.KINDS[name].__name__
                         message = f"{kind} {document['_id']}: its {field} is {told}"
                         yield DamagedRecord(document["_id"], message, (field,), kind)
 

@@ -21,11 +21,11 @@ from pymongo.errors import OperationFailure
 
 from recovery.records.ids import SEPARATOR
 from recovery.store import schema
-from recovery.store.batches import batches
 from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import is_denied, translated
 from recovery.store.expressions import record_range
+from recovery.store.splitting import batches
 
 COUNTED = 100_000
 """Records of processes that are all read, in a second or two; of more an estimate is made."""

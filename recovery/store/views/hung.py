@@ -18,7 +18,7 @@ from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal, plus_one
-from recovery.store.reading import readable
+from recovery.store.record_reading import readable
 
 log = logging.getLogger(__name__)
 

@@ -22,13 +22,13 @@ from recovery.errors import InputError
 from recovery.records import OrderKind, Process, given
 from recovery.records.ids import new_pass, record_id
 from recovery.store import schema
-from recovery.store.briefs import PROCESS_FIELDS, process_of
 from recovery.store.client import Document
 from recovery.store.clock import told_by
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import earlier, record_range
 from recovery.store.operators.orders import Orders
+from recovery.store.record_reading import PROCESS_FIELDS, process_of
 from recovery.store.views.exports import Whole
 
 _DUPLICATE = 11000

@@ -15,7 +15,7 @@ from recovery.store.client import Document
 from recovery.store.concerns import current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import age, past_or_null
-from recovery.store.reading import readable
+from recovery.store.record_reading import readable
 
 _BRIEF: Document = dict.fromkeys(("recoveryTime", "name", "host", "pid", "pidStarted"), True)
 

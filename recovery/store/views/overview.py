@@ -21,12 +21,11 @@ from pymongo.errors import OperationFailure
 
 from recovery.records import LIVE_DECISIONS, Decision, DecisionState, ProcessState, Worker
 from recovery.store import schema
-from recovery.store.briefs import decision_of
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import is_index_missing, translated
 from recovery.store.expressions import ALIVE, OVERDUE, record_range
-from recovery.store.reading import readable
+from recovery.store.record_reading import decision_of, readable
 
 DEADLINES = (schema.DECISIONS, schema.GRAPHS, schema.PROCESSES, schema.SCHEDULES)
 """Collections whose deadlines a scanner looks at."""

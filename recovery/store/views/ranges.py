@@ -18,18 +18,15 @@ from pymongo.database import Database
 
 from recovery.records import Decision
 from recovery.records.ids import split_record_id
-from recovery.store import creation, schema
-from recovery.store.batches import batches
-from recovery.store.briefs import DECISION_FIELDS, decision_of
+from recovery.store import definitions, schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import record_range
-from recovery.store.raw_pages import decoded, raw_pages
-from recovery.store.reading import Read, read
+from recovery.store.raw_pages import aware, decoded, raw_pages
+from recovery.store.record_reading import DECISION_FIELDS, Read, decision_of, read, wrong_types
+from recovery.store.splitting import batches
 from recovery.store.views.snapshots import NO_VALUE, interrupted
-from recovery.store.wrong_types import wrong_types
-from recovery.store.zones import aware
 
 # A page of 2,000 decoded documents is 1 MB and stays in the processor's cache; 50,000 took a tenth longer.
 PAGE = 2000
@@ -188,7 +185,7 @@ class Ranges:
             yield from self._damaged(name, {"_id": {"$in": list(process_ids)}}, BRIEF[name])
 
     def _damaged(self, name: str, among: Document, known: Many[str] = ()) -> Iterator[str]:
-        wrong = {**among, "$or": [*wrong_types(creation.KINDS[name], known=known), *_ODD.get(name, ())]}
+        wrong = {**among, "$or": [*wrong_types(definitions.KINDS[name], known=known), *_ODD.get(name, ())]}
         for document in self._told(name).find(wrong, KEY).hint("_id_"):
             yield split_record_id(document["_id"])[0]
 

@@ -13,7 +13,7 @@ from recovery.store.client import Document
 from recovery.store.concerns import current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal, read_past
-from recovery.store.reading import readable
+from recovery.store.record_reading import readable
 
 _NUDGED_AT: Document = {
     # A note without it is of a worker that scans only when a beat nudges.

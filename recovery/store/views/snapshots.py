@@ -15,13 +15,20 @@ from recovery.errors import DamagedRecord
 from recovery.records import Decision, DecisionState, Graph, Process, ProcessState, mark_of
 from recovery.records.ids import SEPARATOR, split_record_id
 from recovery.rules import Snapshot
-from recovery.store import creation, schema
-from recovery.store.briefs import DECISION_FIELDS, PROCESS_FIELDS, children_of, decision_of, process_of
+from recovery.store import definitions, schema
 from recovery.store.client import Document
 from recovery.store.expressions import record_range
 from recovery.store.operators.orders import Orders
-from recovery.store.reading import Read, read
-from recovery.store.wrong_types import wrong_types
+from recovery.store.record_reading import (
+    DECISION_FIELDS,
+    PROCESS_FIELDS,
+    Read,
+    children_of,
+    decision_of,
+    process_of,
+    read,
+    wrong_types,
+)
 
 NO_VALUE: Document = {
     "state": DecisionState.FINISHED.value,
@@ -147,9 +154,9 @@ def _hidden(database: Database[Document], process_ids: Sequence[str], concern: C
         return
     of_them = {"$or": [*map(record_range, process_ids), {"_id": {"$in": [*process_ids]}}]}
     for name in schema.OF_PROCESSES:
-        wrong = {"$or": wrong_types(creation.KINDS[name])}
+        wrong = {"$or": wrong_types(definitions.KINDS[name])}
         for document in concern(database[name]).find({"$and": [of_them, wrong]}).hint("_id_"):
-            yield from read(creation.KINDS[name], [document]).damaged
+            yield from read(definitions.KINDS[name], [document]).damaged
     for document in concern(database[schema.DECISIONS]).find({"$and": [of_them, NO_VALUE]}, ID_ONLY).hint("_id_"):
         key = document["_id"]
         told = f"Decision {key}: it is finished, with neither a value that can be read nor an error"

@@ -10,7 +10,7 @@ from bson.codec_options import CodecOptions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recovery.store.zones import aware
+from recovery.store.raw_pages import aware
 
 TIMES = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31), timezones=st.just(UTC))
 VALUES = st.recursive(

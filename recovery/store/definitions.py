@@ -1,5 +1,4 @@
-"""How collections are made: their indexes and validators. `create` is idempotent; `recovery init` and every worker call
-it.
+"""What each collection is: the class of its records, its validator and its indexes. `layout` makes them.
 
 All indexes of processes' records are partial but for `_id` and `type`: they hold what is live (or odd), not what
 exists. The validators refuse a live record without a deadline, so our own code can't write one. The index
@@ -12,13 +11,8 @@ where the `_id` index examines 1,000), and every batch of ours is such a query.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from pymongo.database import Database
-from pymongo.errors import CollectionInvalid, OperationFailure
-
-from recovery.errors import ServerRefused
 from recovery.records import (
     LIVE_DECISIONS,
     ActorPreferences,
@@ -48,7 +42,7 @@ from recovery.records import (
 from recovery.records.operation import ACTIVE
 from recovery.records.operation_parts import RangeState
 from recovery.store.client import Document
-from recovery.store.driver_errors import is_denied
+from recovery.store.record_reading import wrong_types
 from recovery.store.schema import (
     ACTORS,
     AUDIT_LOG,
@@ -67,7 +61,6 @@ from recovery.store.schema import (
     OPERATION_RANGES,
     OPERATION_RESULTS,
     OPERATIONS,
-    OPERATOR,
     ORDERS,
     PROCESS_TYPES,
     PROCESSES,
@@ -78,19 +71,10 @@ from recovery.store.schema import (
     TASKS,
     WORKERS,
 )
-from recovery.store.wrong_types import wrong_types
-
-INDEX_BUILT_TIMEOUT = 600.0
-LOOK_EVERY = 0.1
-"""Seconds that a changed validator waits for an index that is being built: for 100 million records, minutes."""
 
 LEVEL = "moderate"
 """MongoDB's level of validation. A record that is damaged already can still be changed: with `strict` a field that
 nobody needs would keep a task from being claimed, finished or postponed."""
-
-COLLECTION, VALIDATOR, INDEX = "collection", "validator", "index"
-_RIGHTS = {COLLECTION: "createCollection", VALIDATOR: "collMod", INDEX: "createIndex"}
-"""MongoDB's rights that it takes to make them."""
 
 _DATE = {"$type": "date"}
 _LIVE = [state.value for state in LIVE_DECISIONS]
@@ -257,113 +241,3 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
         ([("at", 1)], {"name": "old", "expireAfterSeconds": KEPT_AUDIT}),
     ],
 }
-
-
-def has_graphs(database: Database[Document]) -> bool:
-    """Whether the collection of graphs is there: one round trip, for what can't afford `create` each time."""
-    return bool(database.list_collection_names(filter={"name": GRAPHS}))
-
-
-def create(database: Database[Document], adopt: Callable[[], object] = lambda: None) -> None:
-    """Create what is missing; leave what is there, but bring its validator up to date. Any number may do so at
-    once, as the workers of a cluster do that start together.
-
-    Call `adopt` before the collection `orders` gets its first validator. The validator notes that this was done: if it
-    is cut off, the next call of `create` calls `adopt` again.
-
-    Where all is there and as it should be no right to create is needed. Raises ServerRefused if one is, and is missing.
-    """
-    try:
-        _create(database, adopt)
-    except OperationFailure as error:
-        if not is_denied(error):
-            raise
-        if lacking := missing(database):
-            raise _may_not(lacking) from None
-
-
-def _create(database: Database[Document], adopt: Callable[[], object]) -> None:
-    existing = {found["name"]: found.get("options", {}) for found in database.list_collections()}
-    for name, validator in VALIDATORS.items():
-        if name == ORDERS and not _options(database, name).get("validator"):
-            adopt()
-        if name in existing or not _create_collection(database, name, validator):
-            options = existing[name] if name in existing else _options(database, name)
-            if not is_validated(options, validator):
-                _change_validator(database, name, validator)
-        for keys, options in INDEXES.get(name, []):
-            database[name].create_index(keys, **options)
-
-
-def missing(database: Database[Document]) -> list[str]:
-    """Return what `create` would make or bring up to date, each in a few words. Reads metadata only."""
-    return list(_missing(database))
-
-
-def _missing(database: Database[Document]) -> Iterator[str]:
-    there = {found["name"]: found.get("options", {}) for found in database.list_collections()}
-    held = indexes(database)
-    for name, validator in VALIDATORS.items():
-        if name not in there:
-            yield f"{COLLECTION} {name}"
-            continue
-        if not is_validated(there[name], validator):
-            yield f"{VALIDATOR} of {name}"
-        for _, options in INDEXES.get(name, []):
-            if options["name"] not in held[name]:
-                yield f"{INDEX} {name}.{options['name']}"
-
-
-def indexes(database: Database[Document]) -> dict[str, dict[str, Any]]:
-    """{collection: {index: its options}}; none of a collection that is not there."""
-    return {name: dict(database[name].index_information()) for name in VALIDATORS}
-
-
-def _may_not(lacking: Sequence[str]) -> ServerRefused:
-    rights = sorted({_RIGHTS[what.split()[0]] for what in lacking})
-    return ServerRefused(
-        f"missing or out of date: {', '.join(lacking)}; and this user of MongoDB may not see to it, which takes "
-        f"{' and '.join(rights)}. Run `recovery init` as a user with the role {OPERATOR}"
-    )
-
-
-def is_validated(options: Document, validator: Document) -> bool:
-    """Whether a collection of these options refuses what `validator` does."""
-    held = options.get("validationLevel", "strict"), options.get("validationAction", "error")
-    return options.get("validator", {}) == validator and (not validator or held == (LEVEL, "error"))
-
-
-def _create_collection(database: Database[Document], name: str, validator: Document) -> bool:
-    """False if somebody was first: another worker that started with us, or a client, whose insert makes a collection
-    that has no validator."""
-    try:
-        database.create_collection(name, validator=validator, validationLevel=LEVEL)
-    except CollectionInvalid:
-        return False
-    except OperationFailure as error:
-        if error.code != 48:  # NamespaceExists
-            raise
-        return False
-    return True
-
-
-def _options(database: Database[Document], name: str) -> Document:
-    found: Document = next(iter(database.list_collections(filter={"name": name})), {}).get("options", {})
-    return found
-
-
-def _change_validator(database: Database[Document], name: str, validator: Document) -> None:
-    """Refused while an index of the collection is built, for instance by another worker that started with us: tried
-    again for that alone, since what the caller does about a server that is away is its own affair."""
-    from recovery.retry import BestEffort, ServerCall  # only who creates collections needs it
-    from recovery.retry.catalogues.own import by_driver
-    from recovery.retry.in_place import call
-    from recovery.retry.reasons import SERVER_OVERLOADED
-    from recovery.retry.strategies import Stop, Until
-
-    strategy = Until(Stop(lambda _, reason: reason is not SERVER_OVERLOADED), BestEffort(lambda _: LOOK_EVERY))
-    call(
-        lambda: database.command("collMod", name, validator=validator, validationLevel=LEVEL, validationAction="error"),
-        ServerCall(f"validator of {name}", strategy, idempotent=True, seconds=INDEX_BUILT_TIMEOUT),
-        classified=by_driver,
-    )

@@ -15,7 +15,7 @@ from pymongo.errors import (
     WriteError,
 )
 
-from recovery.store.transient import is_transient
+from recovery.store.driver_errors import is_transient
 
 
 @pytest.mark.parametrize(

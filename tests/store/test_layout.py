@@ -14,7 +14,7 @@ from pymongo.database import Database
 from pymongo.errors import OperationFailure, WriteError
 
 from recovery.settings import Settings
-from recovery.store import Store, creation, schema
+from recovery.store import Store, definitions, layout, schema
 
 TOGETHER = 8
 
@@ -25,30 +25,30 @@ def store(settings: Settings) -> Iterator[Store]:
 
 
 def indexes(store: Store) -> dict[str, set[str]]:
-    return {name: set(store.database[name].index_information()) for name in creation.VALIDATORS}
+    return {name: set(store.database[name].index_information()) for name in definitions.VALIDATORS}
 
 
 def test_every_collection_is_named() -> None:
-    assert tuple(creation.KINDS) == schema.ALL
+    assert tuple(definitions.KINDS) == schema.ALL
 
 
 def test_twice_changes_nothing(store: Store) -> None:
-    creation.create(store.database)
+    layout.create(store.database)
     first = indexes(store)
     assert {"_id_", "deadline", "customId", "deadlineMissing", "unsuccessful"} <= first["processes"]
-    creation.create(store.database)
+    layout.create(store.database)
     assert indexes(store) == first
 
 
 def test_a_live_record_without_a_deadline_is_refused(store: Store) -> None:
-    creation.create(store.database)
+    layout.create(store.database)
     with pytest.raises(WriteError):
         store.database["processes"].insert_one({"_id": "p", "state": "running"})
 
 
 def test_an_older_validator_is_brought_up_to_date(store: Store) -> None:
     store.database.create_collection("processes", validator={"state": "running"})
-    creation.create(store.database)
+    layout.create(store.database)
     store.database["processes"].insert_one({"_id": "p", "state": "finished"})
 
 
@@ -60,13 +60,13 @@ def test_many_at_once(settings: Settings, older: bool) -> None:
 
     def create(database: Any) -> None:
         barrier.wait()
-        creation.create(database)
+        layout.create(database)
 
     with MongoClient[dict[str, Any]](settings.mongo_uri) as client, ThreadPoolExecutor(TOGETHER) as pool:
         for _ in range(3):
             database = client[f"{settings.database}_{uuid.uuid4().hex[:6]}"]
             if older:
-                for name in creation.VALIDATORS:
+                for name in definitions.VALIDATORS:
                     database.create_collection(name, validator={"older": None})
             for done in [pool.submit(create, database) for _ in range(TOGETHER)]:
                 done.result()
@@ -85,15 +85,15 @@ def test_a_client_is_first(store: Store, monkeypatch: pytest.MonkeyPatch) -> Non
 
     store.database.client.drop_database(store.database)
     monkeypatch.setattr(Database, "list_collections", before_the_insert)
-    creation.create(store.database)
-    assert creation.missing(store.database) == []
+    layout.create(store.database)
+    assert layout.missing(store.database) == []
 
 
 def test_a_validator_is_not_changed_without_need(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Changing one is refused while an index is built, as another worker that starts with us may do."""
-    creation.create(store.database)
-    monkeypatch.setattr(creation, "_change_validator", lambda *_: pytest.fail("changed"))
-    creation.create(store.database)
+    layout.create(store.database)
+    monkeypatch.setattr(layout, "_change_validator", lambda *_: pytest.fail("changed"))
+    layout.create(store.database)
 
 
 def test_a_change_waits_for_an_index_build(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,21 +106,21 @@ def test_a_change_waits_for_an_index_build(store: Store, monkeypatch: pytest.Mon
         return command(self, name, *args, **options)
 
     monkeypatch.setattr(Database, "command", busy)
-    creation.create(store.database)
+    layout.create(store.database)
     assert next(refusals, None) is None
     store.database["processes"].insert_one({"_id": "p", "state": "finished"})
 
 
 def test_a_validator_that_is_wrong_is_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    creation.create(store.database)
-    monkeypatch.setitem(creation.VALIDATORS, "tasks", {"$nonsense": 1})
+    layout.create(store.database)
+    monkeypatch.setitem(definitions.VALIDATORS, "tasks", {"$nonsense": 1})
     with pytest.raises(OperationFailure):
-        creation.create(store.database)
+        layout.create(store.database)
 
 
 def test_an_index_that_has_records_removed_is_told(store: Store) -> None:
     """As somebody makes it who wants an audit log to be empty: there is no right to remove from it."""
-    creation.create(store.database)
+    layout.create(store.database)
     audit, processes = store.database[schema.AUDIT_LOG], store.database[schema.PROCESSES]
     assert store.layout.different() == {}
     processes.create_index("mine")
