@@ -36,7 +36,7 @@ from recovery.worker.slots.fitness import Fitness
 from recovery.worker.slots.hung_slots import HungSlots, by_ending, by_killing
 from recovery.worker.slots.pool_process import allow_children
 from recovery.worker.slots.pools import Exits, board_of, has_processes, processes, share_no_files
-from recovery.worker.start_up import UNUSABLE, check_spark, keep_what_is_imported, prepare_or_end, take_short_turns
+from recovery.worker.start_up import UNUSABLE, check_spark, keep_what_is_imported, prepare_or_end
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +96,6 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
         self.lifeline.start()
         self.hung.start()
         if app.settings.scanners:
-            take_short_turns()
             operating = NudgeConsumer.operating = Operating(app, self.lifeline)
             scanning = NudgeConsumer.scanning = Scanning(app, self.lifeline, operating.nudge)
             self._services += [operating, scanning]

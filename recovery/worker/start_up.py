@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import sys
 from collections.abc import Callable, Sequence
 
 from recovery.drill.canary_orders import CANARY
@@ -35,8 +34,7 @@ runs workers starts them again."""
 COLLECT_AFTER = 10_000
 """New objects between two collections of garbage."""
 PAUSE = 1.0
-TURN = 0.001
-"""Seconds."""
+"""Seconds between two tries to reach the servers."""
 UNUSABLE = 2
 """Exit code of a worker that can't begin: as of all commands for an error."""
 SHOWN = 8
@@ -86,21 +84,16 @@ def wait_for_servers(step: Callable[[], None], seconds: float = START_TIMEOUT) -
 
 
 def keep_what_is_imported() -> None:
-    """Have the garbage collector look no more at what is there by now, which stays: a sixth of what a scanner takes of
-    a CPU. And a pool's processes share those pages with their parent, where a look at them would copy them. What comes
-    from now on is looked at more often than in a command, which ends soon."""
+    """Have the garbage collector look no more at the objects that exist by now, because they stay.
+
+    A pool's processes share the memory of these objects with their parent; a look at them would copy it. And a scanner
+    takes less of a CPU. New objects are looked at more often than in a command, which ends soon.
+    """
     for owner in (Store, Queueing):
         load_all(owner)
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
-
-
-def take_short_turns() -> None:
-    """Have a thread that computes give the interpreter after a millisecond to one that waits for it, not after Python's
-    five: of a scanner's threads three compute while the fourth only has to send the next update, for which the database
-    waits."""
-    sys.setswitchinterval(TURN)
 
 
 def save_actors(app: Recovery) -> None:

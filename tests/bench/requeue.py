@@ -24,7 +24,7 @@ from recovery.records import Decision, DecisionState, Graph, to_document
 from recovery.records.ids import child_task_id, new_pass, new_process_id, record_id
 from recovery.scan import DecisionScanner
 from recovery.store import Queued, layout
-from recovery.worker.start_up import keep_what_is_imported, take_short_turns
+from recovery.worker.start_up import keep_what_is_imported
 from tests.bench.rows import Row, medians, ratio_row
 from tests.bench.turns import in_turn, ratios
 
@@ -55,7 +55,6 @@ def run(settings: Settings) -> list[Row]:
         return _rate(database, broker, OVERDUE, lambda: bare(database["decisions"], broker, ids, messages))
 
     keep_what_is_imported()  # as a worker does
-    take_short_turns()
     works = {"ours": scan, "one by one": loop, "bare limit": limit}
     in_turn(works, 1)
     found = in_turn(works, REPEATS)

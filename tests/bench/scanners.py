@@ -18,7 +18,7 @@ from recovery.scan import DecisionScanner
 from recovery.settings import load
 from recovery.store import layout
 from recovery.worker.scanning import TURN
-from recovery.worker.start_up import keep_what_is_imported, take_short_turns
+from recovery.worker.start_up import keep_what_is_imported
 from tests.bench.requeue import fill
 from tests.bench.rows import Row, medians, ratio_row
 from tests.bench.turns import in_turn, ratios
@@ -67,7 +67,6 @@ def _begin(mongo_uri: str, broker_url: str, database: str, all_there: Barrier) -
     app = Recovery(load(mongo_uri=mongo_uri, broker_url=broker_url, database=database, message_timeout=600))
     _scanner.append(DecisionScanner(app.resources, app.applier))
     keep_what_is_imported()  # as a worker does
-    take_short_turns()
 
 
 def _warm_up(_: int) -> None:
