@@ -33,7 +33,7 @@ REMAPPED = "REMAP_SIGTERM"
 
 
 def make_celery() -> Celery:
-    """The Celery application of the environment's settings. Raises SettingsError."""
+    """Return the Celery application of the environment's settings. Raises SettingsError."""
     _refuse_remapped_signals()
     _ignore_option_variables()
     log_printable()

@@ -67,7 +67,7 @@ def _line(error: Exception) -> str:
 
 
 def sign(signer: Signer) -> Callable[..., None]:
-    """What to do before a message is sent by Celery. For the signal `before_task_publish`."""
+    """Return a handler that signs what beat sends. For the signal `before_task_publish`."""
 
     def add_signature(sender: str, body: Any, headers: dict[str, Any], **_: Any) -> None:
         if signer.signs and sender in (NUDGE, SWEEP):
@@ -79,8 +79,8 @@ def sign(signer: Signer) -> Callable[..., None]:
 
 
 def keep_short(app: Recovery) -> Callable[..., None]:
-    """What to do after a nudge was sent, or a sweep asked for: leave only the last few. For the signal
-    `after_task_publish`."""
+    """Return a handler that leaves only the last few messages in a queue after beat sent a nudge or a request for a
+    sweep. For the signal `after_task_publish`."""
 
     broker, said = Broker(app.settings.broker_url), Seldom(log)  # not app.resources: a beat needs no MongoDB
 

@@ -19,7 +19,7 @@ from recovery.queue import parse_id, signer
 from recovery.worker import control, metrics_folder
 from recovery.worker.beat import keep_short, sign
 from recovery.worker.celery_config import SPARK_QUEUE
-from recovery.worker.celery_tasks import Running
+from recovery.worker.celery_tasks import Running, WorkerParts
 from recovery.worker.drain import Drain
 from recovery.worker.identity import identify
 from recovery.worker.lifeline.lifeline import Lifeline
@@ -45,7 +45,8 @@ REGISTERED_TIMEOUT = 5.0
 
 
 class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Prepares before the pool forks, starts after it, ends before it ends."""
+    """A step of Celery's worker: prepares before the pool forks, starts the services after it, stops them before it
+    ends."""
 
     requires = ("celery.worker.components:Pool",)
     served: Recovery
@@ -75,10 +76,9 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
             spark=drives,
             drill_kill=app.settings.drill_kill and CANARY in queues,
         )
-        Running.lifeline = self.lifeline = Lifeline(app, record, self.consuming)
-        Running.stale = stale = StaleMessages(app)
-        Running.board = board = board_of(worker)
-        Running.fitness = fitness = Fitness()
+        self.lifeline = Lifeline(app, record, self.consuming)
+        stale, board, fitness = StaleMessages(app), board_of(worker), Fitness()
+        Running.parts = WorkerParts(self.lifeline, stale, board, fitness)
         self.drain = Drain(app, self.lifeline, board, lambda: processes(worker).values())
         free = by_killing(board) if isinstance(board, SharedBoard) else by_ending(board, self._end_hung)
         self.hung = HungSlots(app, board, worker.hostname, free)
@@ -108,7 +108,7 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
         signals.worker_shutdown.connect(self._shut_down, weak=False)
 
     def register_with_event_loop(self, _worker: Any, _hub: Any) -> None:
-        """The event loop begins, again perhaps. Called by Celery."""
+        """Watch the pool's processes in an event loop that begins. Celery calls it for each new loop."""
         if self.exits is not None:
             self.exits.loop_begins()
 

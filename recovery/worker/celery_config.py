@@ -18,7 +18,7 @@ SWEEP_ASKED = 60.0
 
 
 def configuration(settings: Settings, actors: list[str]) -> dict[str, Any]:
-    """The configuration of a worker or beat that serves these actors."""
+    """Return the configuration of a worker or beat that serves these actors."""
     return {
         **celery_settings(settings.broker_url),
         "broker_connection_retry_on_startup": True,
@@ -51,7 +51,7 @@ def configuration(settings: Settings, actors: list[str]) -> dict[str, Any]:
 
 
 def beat_schedule(settings: Settings) -> dict[str, Any]:
-    """What beat sends: a nudge to the scanners, and a sweep if it is wanted."""
+    """Return what beat sends: a nudge to the scanners, and a request for a sweep if sweeps are configured."""
     schedule: dict[str, Any] = {
         # Not tried again: the next one is due before that.
         "nudge": {"task": NUDGE, "schedule": settings.scan_interval, "options": {"queue": NUDGE, "retry": False}}

@@ -8,6 +8,7 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from billiard.common import terminate_handler_fired
@@ -39,55 +40,64 @@ _STATUS = re.compile(r"exited prematurely: (?:(?P<signal>signal \d+(?: \(\w+\))?
 ENDED_UNFIT = f"ended with exit code {UNFIT}"
 
 
-class Running:
-    """Parts of the worker that this process, or its parent, is; None in any other process."""
+@dataclass(frozen=True, slots=True)
+class WorkerParts:
+    """What attempts and Celery's requests need of their worker. Made before the pool forks: its processes have it."""
 
-    lifeline: Lifeline | None = None
-    stale: StaleMessages | None = None
-    board: Board | None = None
-    fitness: Fitness | None = None
+    lifeline: Lifeline
+    stale: StaleMessages
+    board: Board
+    fitness: Fitness
+
+
+class Running:
+    """The worker that this process, or its parent, is."""
+
+    parts: WorkerParts | None = None
+    """None in any other process."""
     batches: tuple[int, Batches] | None = None
-    """And the process that has them: a fork makes its own."""
+    """The batches of a process, and its pid: a fork makes its own."""
 
 
 class AttemptRequest(Request):  # type: ignore[misc]
-    """Tells the lifeline when the pool child that ran the message died, or may not run it, and `StaleMessages` when it
-    was stale. Runs in the parent process."""
+    """Celery's request for a message of an actor. Runs in the parent process. Reports to the lifeline if the pool
+    process that ran the message died or the actor is blocked, and to `StaleMessages` if the message was stale."""
 
     def on_failure(self, exc_info: ExceptionInfo, *args: Any, **kwargs: Any) -> Any:
         error = exc_info.exception
         error = error.exc if isinstance(error, ExceptionWithTraceback) else error
-        died = isinstance(error, WorkerLostError | SystemExit | KeyboardInterrupt)
-        if died and self.worker_pid and Running.lifeline is not None:
-            ran = Running.board.last_run(self.worker_pid) if Running.board is not None else None
-            how = _how_it_ended(error)
-            Running.lifeline.child_died(self.worker_pid, how, ran)
-            if how == ENDED_UNFIT:
-                note_unfit(f"pool process {self.worker_pid}")
-        if isinstance(error, Reject) and Running.lifeline is not None:
-            Running.lifeline.on_blocked_message()
-        if isinstance(error, Ignore) and Running.stale is not None:
-            Running.stale.met(self.name)
+        if Running.parts is not None:
+            self._note(Running.parts, error)
         return super().on_failure(exc_info, *args, **kwargs)
 
+    def _note(self, worker: WorkerParts, error: BaseException) -> None:
+        match error:
+            case WorkerLostError() | SystemExit() | KeyboardInterrupt() if self.worker_pid:
+                how = _how_it_ended(error)
+                worker.lifeline.child_died(self.worker_pid, how, worker.board.last_run(self.worker_pid))
+                if how == ENDED_UNFIT:
+                    note_unfit(worker, f"pool process {self.worker_pid}")
+            case Reject():
+                worker.lifeline.on_blocked_message()
+            case Ignore():
+                worker.stale.met(self.name)
 
-def note_unfit(slot: str) -> None:
-    """A slot could run none of the tasks that it claimed: log that, and have the worker take nothing for a while if it
-    is not the first in a row."""
-    if Running.fitness is None or Running.lifeline is None:
-        return
-    Running.fitness.ended_unfit()
+
+def note_unfit(worker: WorkerParts, slot: str) -> None:
+    """Log that a slot could run none of the tasks that it claimed. If it is not the first in a row, have the worker
+    take nothing for a while."""
+    worker.fitness.ended_unfit()
     log.error(
         "%s of this worker could run none of the last %d tasks that it claimed (%s): see what this machine lacks",
-        slot, LIMIT, Running.fitness.reason,
+        slot, LIMIT, worker.fitness.reason,
     )  # fmt: skip
-    if not Running.fitness.may_take():
+    if not worker.fitness.may_take():
         log.error("slots that were replaced can run no task either: this worker takes nothing for a while")
-        Running.lifeline.hold()
+        worker.lifeline.hold()
 
 
 def _how_it_ended(error: BaseException) -> str:
-    """How a pool process ended, by what the pool says; nothing if that is not known."""
+    """Return how a pool process ended, according to the pool; empty if that is not known."""
     if isinstance(error, SystemExit) and error.code:  # raised in the process, which the pool hands on before it ends
         return f"ended with exit code {error.code}"
     found = _STATUS.search(str(error)) if isinstance(error, WorkerLostError) else None
@@ -149,32 +159,32 @@ def _attempt(app: Recovery, actor: Actor[..., Any]) -> Any:
 def _end_if_unfit(slot: Slot) -> None:
     """End this pool process if it can run no task, after it gave back those that it could not run. A thread can't be
     replaced: its worker notes it."""
-    fitness = Running.fitness
-    if fitness is None or not fitness.is_unfit:
+    worker = Running.parts
+    if worker is None or not worker.fitness.is_unfit:
         return
     try:
-        slot.give_back_unrun(fitness.take_unrun(), RuntimeError(fitness.reason))
+        slot.give_back_unrun(worker.fitness.take_unrun(), RuntimeError(worker.fitness.reason))
     except Exception as error:  # their deadlines stand
         log.warning("tasks that could not be run are not given back (%s); their deadlines requeue them", error)
-    if isinstance(Running.board, SharedBoard):
+    if isinstance(worker.board, SharedBoard):
         raise SystemExit(UNFIT)
-    note_unfit(f"thread {threading.get_native_id()}")
+    note_unfit(worker, f"thread {threading.get_native_id()}")
 
 
 def _slot(app: Recovery) -> Slot:
-    """A place for attempts in this pool process or thread, which claims in its own name: two that got the same message
-    must not take each other's claim for their own."""
-    assert Running.lifeline is not None and Running.board is not None, "attempts run in workers, which have both"
-    assert Running.fitness is not None, "attempts run in workers, which have it"
-    worker = Running.lifeline.worker
-    served = {name: app.actors[name] for name in worker.queues}
+    """Return a slot for attempts in this pool process or thread. It claims in a name of its own, because two slots that
+    got the same message must not mistake each other's claim for their own."""
+    worker = Running.parts
+    assert worker is not None, "attempts run in workers"
+    record = worker.lifeline.worker
+    served = {name: app.actors[name] for name in record.queues}
     thread = None if threading.current_thread() is threading.main_thread() else threading.get_native_id()
-    name = holder(worker.id, os.getpid(), thread)
-    return Slot(app.resources, app.applier, served, name, PoolHost(Running.board, Running.fitness), _batches(app))
+    name = holder(record.id, os.getpid(), thread)
+    return Slot(app.resources, app.applier, served, name, PoolHost(worker.board, worker.fitness), _batches(app))
 
 
 def _batches(app: Recovery) -> Batches | None:
-    """Those of this process; None where it is none of a worker's, which alone take messages."""
+    """Return the batches of this process; None outside workers, because only workers take messages."""
     if (intake := Channel.intake) is None:
         return None
     if Running.batches is None or Running.batches[0] != os.getpid():
@@ -184,8 +194,8 @@ def _batches(app: Recovery) -> Batches | None:
 
 
 def _takes_more() -> bool:
-    """Whether slots of this process may take messages by themselves: not if it is about to end."""
-    return (Running.board is None or Running.board.takes_more) and not OwnLifetime.lifetime.is_over
+    """Whether slots of this process may take messages by themselves. They may not if the process is about to end."""
+    return (Running.parts is None or Running.parts.board.takes_more) and not OwnLifetime.lifetime.is_over
 
 
 def _sweep(app: Recovery) -> Any:
@@ -200,19 +210,20 @@ def _sweep(app: Recovery) -> Any:
 
 
 class GivenBack(BaseException):
-    """What came back from an actor counts for nothing: its worker ends by force, and gives back what it runs."""
+    """The result of an attempt is dropped: its worker ends by force, and gives back what it runs."""
 
 
 class PoolHost(Host):
-    """A process of a worker, whose slots say on the board what they run."""
+    """The host of attempts in one process or thread of a Celery pool. Writes on the board what its slot runs."""
 
     def __init__(self, board: Board, fitness: Fitness) -> None:
         self._board, self._fitness = board, fitness
 
     @contextmanager
     def running(self, decision: Decision, timeout: float) -> Iterator[None]:
-        """Raises GivenBack, before it or after, once the board is closed: what an attempt started is stopped then, and
-        killed, so it may have failed for that, or come to a value that it has none of."""
+        """Note an attempt on the board while it runs. Raises GivenBack, before the attempt or after it, once the board
+        is closed: what an attempt started is then stopped and killed, so it may have failed for that, or have returned
+        a value without meaning."""
         self._let_pass()
         OwnLifetime.lifetime.note_task()
         self._board.enter(decision, timeout)
@@ -224,7 +235,7 @@ class PoolHost(Host):
 
     @property
     def takes_more(self) -> bool:
-        """No, once this pool process has reached the limit of its tasks or its memory."""
+        """Whether this pool process is below its limits of tasks and memory."""
         return not OwnLifetime.lifetime.is_over
 
     def was_done(self) -> None:
@@ -238,6 +249,6 @@ class PoolHost(Host):
             raise GivenBack
 
     def ends(self, error: BaseException) -> bool:
-        """A process of a prefork pool that is told to end (SIGTERM from its parent) raises SystemExit in whatever it
-        runs, which may turn into another error on its way."""
+        """Whether an error means the end of this process. A process of a prefork pool that is told to end (SIGTERM from
+        its parent) raises SystemExit in whatever it runs, which may turn into another error on its way."""
         return bool(terminate_handler_fired()) or super().ends(error)

@@ -40,15 +40,15 @@ def register_commands() -> None:
 
 
 def database(_state: Any) -> str | None:
-    """Tell on which database this worker works, to who asks which workers are there."""
-    return Running.lifeline.database_name if Running.lifeline is not None else None
+    """Return the database on which this worker works, for a caller that asks which workers are there."""
+    return Running.parts.lifeline.database_name if Running.parts is not None else None
 
 
 def settings_changed(_state: Any) -> None:
-    """Read the settings of actors and process types, and which are blocked. On the worker's event loop: it only asks
-    others to."""
-    if Running.lifeline is not None:
-        Running.lifeline.settings_changed()
+    """Read again the settings of actors and process types, and which are blocked. Runs on the worker's event loop, so
+    it only wakes others."""
+    if Running.parts is not None:
+        Running.parts.lifeline.settings_changed()
 
 
 def keep_hangup_from_celery() -> None:
@@ -72,5 +72,5 @@ def handle_hangup() -> None:
 
 
 def handle_hangup_in_beat(**_: Any) -> None:
-    """The same in a beat. For the signal `beat_init`."""
+    """Handle SIGHUP in a beat. For the signal `beat_init`."""
     handle_hangup()

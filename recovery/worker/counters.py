@@ -88,14 +88,14 @@ class CountedValue:
             self._values.append(self)
 
     def inc(self, amount: float) -> None:
-        """Add to it."""
+        """Add to the value."""
         with self._lock:
             self._see_who_counts()
             self._value += amount
             self._file.write_value(self._key, self._value, 0.0)
 
     def set(self, value: float, timestamp: float | None = None) -> None:
-        """Replace it."""
+        """Replace the value."""
         with self._lock:
             self._see_who_counts()
             self._value = value
@@ -134,7 +134,7 @@ class CountedValue:
 
 
 def install() -> None:
-    """Have all metrics that are made from here on count so."""
+    """Have all metrics that are created from here on count in files."""
     values.ValueClass = CountedValue
     lock = CountedValue._lock
     os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=_begin_in_child)
@@ -192,7 +192,7 @@ class CounterFile(MmapedDict):
         self._capacity = capacity
 
     def _look(self, *, adopt: bool = False) -> None:
-        """Write the file, unless it is there; `adopt` the counts that it holds."""
+        """Write the file unless it is there; `adopt` the counts that it holds."""
         self._looked_at = time.monotonic()
         if self._path is None or (self._open is not None and self._is_there(self._open)):
             return
@@ -214,7 +214,7 @@ class CounterFile(MmapedDict):
         self._open, self._m, self._capacity = file, mapped, len(mapped)
 
     def _adopt(self, mapped: mmap.mmap) -> None:
-        """Take the counts that stand in a file, if it is whole."""
+        """Take over the counts of a file, if it is whole."""
         used = _USED.unpack_from(mapped)[0]
         if used > len(mapped):
             raise ValueError("it was cut off")
@@ -232,7 +232,7 @@ class CounterFile(MmapedDict):
             return False
 
     def _fails(self, error: Exception) -> None:
-        """Go on in memory."""
+        """Go on in memory after an error of the file."""
         if self._open is not None:
             memory = bytearray(self._m[:])
             self._release()

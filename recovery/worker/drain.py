@@ -52,13 +52,14 @@ class Drain:
         self._hung: Callable[[], int] = lambda: 0
 
     def begin_hung(self, hung: Callable[[], int]) -> None:
-        """End the worker since threads of it hang; `hung` tells how many."""
+        """End the worker because threads of it hang; `hung` returns how many."""
         self._exit_code, self._hung = HUNG, hung
         state.should_stop = HUNG  # Celery's own main loop takes no more messages
         self.begin()
 
     def begin(self) -> None:
-        """The worker was told to end: start the clock. Called once or more, from a signal handler."""
+        """Start the clock, because the worker was told to end. May be called more than once, also from a signal
+        handler."""
         if not self._begun.is_set():
             self._begun.set()
             self._board.take_no_more()
@@ -67,7 +68,7 @@ class Drain:
                 self._begun.clear()  # whoever tells the worker once more to end starts the clock
 
     def finish(self) -> None:
-        """The pool has ended in time: nothing is left but the worker's record."""
+        """Give back what is left after the pool has ended in time, and remove the worker's record."""
         self._pool_ended.set()
         self.give_back()
         self._lifeline.stop()
@@ -104,15 +105,15 @@ class Drain:
             kill_descendants(stopped)
 
     def _running(self) -> int:
-        """What the slots have in hand. Celery forgets what runs where it loses the connection to Redis; it alone knows
-        of what is not an actor's."""
+        """Return how many tasks the slots hold. Celery forgets what runs when it loses the connection to Redis, but
+        only Celery knows of tasks that are not an actor's."""
         cells = self._board.cells()
         if self._is_over():  # no process of the pool is left, whatever stands on the board; threads may go on
             return sum(cell.pid == os.getpid() for cell in cells)
         return max(len(state.reserved_requests), len(cells))
 
     def _ends_by_itself(self) -> bool:
-        """Whether Celery's pool ended in order. It does not where the worker was told to be quick (SIGQUIT)."""
+        """Whether Celery's pool ended in order. It does not if the worker was told to be quick (SIGQUIT)."""
         until = time.monotonic() + POOL_TIMEOUT
         while not self._is_over() and time.monotonic() < until:
             self._pool_ended.wait(0.05)
@@ -122,8 +123,8 @@ class Drain:
         return self._pool_ended.is_set() or not threading.main_thread().is_alive()
 
     def give_back(self) -> None:
-        """Requeue everything that this worker still holds, but for what must not be done again since it may have been
-        done: that ends with an error, as with any worker that is gone (`rescue`)."""
+        """Requeue all tasks that this worker still holds, except those that must not be done again because they may
+        have been done: these end with an error, as with any worker that is gone (`rescue`)."""
         resources, worker = self._app.resources, self._lifeline.worker.id
         try:
             self._flush()
@@ -147,7 +148,7 @@ class Drain:
         return [one for one in working if one.actor not in told or told[one.actor].restarts_lost_attempts]
 
     def _flush(self) -> None:
-        """Have applied what is finished here. Of a process whose records are damaged others see to it."""
+        """Apply what has finished here. Other workers repair processes whose records are damaged."""
         try:
             self._app.applier.flush()
         except StoreError:
@@ -156,7 +157,7 @@ class Drain:
             log.exception("could not apply all that is finished here: it is done again after the apply timeout")
 
     def _remove(self) -> None:
-        """Apply what the pool had finished and not yet said to be applied, then forget this worker."""
+        """Apply what the pool had finished but not yet reported as applied, then remove this worker's record."""
         resources = self._app.resources
         try:
             rescue(resources, Repairer(resources, self._app.applier), [self._lifeline.worker.id])

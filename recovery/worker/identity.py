@@ -24,8 +24,8 @@ def identify(
     spark: bool = False,
     drill_kill: bool = False,
 ) -> Worker:
-    """The record of the worker whose parent process this is, and which serves this application. `drill_kill`: whether a
-    drill may have it killed."""
+    """Return the record of the worker whose parent process this is, and which serves this application. `drill_kill`:
+    whether a drill may kill it."""
     pid = os.getpid()
     return Worker(
         id=f"{name}:{uuid.uuid4().hex[:12]}",
@@ -45,8 +45,8 @@ def identify(
 
 @cache
 def host() -> str:
-    """This kernel and process namespace: where a pid means the same process. Empty if that can't be told. Read once: no
-    process comes to another one."""
+    """Return an id of this kernel and process namespace, within which a pid means the same process; empty if that can't
+    be read. Read once, because no process moves to another one."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         namespace = (_PROC / "self/ns/pid").readlink()
@@ -75,7 +75,8 @@ def is_gone(worker: Worker) -> bool:
 
 
 def started(pid: int) -> int | None:
-    """When a process was started, in clock ticks since boot; None if it has ended. OSError if that is hidden."""
+    """Return when a process was started, in clock ticks since boot; None if it has ended. Raises OSError if /proc is
+    hidden."""
     fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     return None if fields[0] in "ZX" else int(fields[19])
 

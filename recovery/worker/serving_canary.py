@@ -49,9 +49,9 @@ class PoolKiller:
 
     def declines(self, victim: Victim) -> str | None:
         """Why it can't kill that; None: it can."""
-        if Running.lifeline is None:
+        if Running.parts is None:
             return "it does not run in a worker"
-        worker = Running.lifeline.worker.pid
+        worker = Running.parts.lifeline.worker.pid
         if os.getpid() == worker:
             # A thread can't be killed by itself; of what the worker runs beside it nothing was said.
             return _THREADS if victim is Victim.SLOT else _first_of_container(worker)
@@ -63,7 +63,7 @@ class PoolKiller:
         """By SIGKILL, as the kernel does it when memory is short. With a worker its pool ends by itself."""
         log.warning("a drill has %s killed", "this worker" if victim is Victim.WORKER else "this pool process")
         parent = os.getppid()
-        if victim is Victim.WORKER and Running.lifeline is not None and parent == Running.lifeline.worker.pid:
+        if victim is Victim.WORKER and Running.parts is not None and parent == Running.parts.lifeline.worker.pid:
             with suppress(ProcessLookupError):
                 os.kill(parent, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)

@@ -77,8 +77,8 @@ def prepare(app: Recovery) -> None:
 
 
 def wait_for_servers(step: Callable[[], None], seconds: float = START_TIMEOUT) -> None:
-    """Do a step that may run twice, again and again for so long while a server is away; then raise what it raised. A
-    thread alone, before it does anything else: no breaker has to keep others back."""
+    """Do a step that may run twice, again and again for up to `seconds` while a server is away; then raise what it
+    raised. It runs in one thread before the worker does anything else, so no circuit breaker is needed."""
     request = ServerCall("start of this worker", BestEffort(lambda _: PAUSE), idempotent=True, seconds=seconds)
     call(step, request, classified=by_driver)
 

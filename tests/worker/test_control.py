@@ -65,7 +65,7 @@ def test_who_asks_all_the_time_is_answered_ten_times_a_second(
     lifeline = Lifeline(world.app, identify("one", ()), QueueConsumption(SimpleNamespace(app=celery), ()))
     beats: list[float] = []
     monkeypatch.setattr(lifeline, "beat_once", lambda: beats.append(time.monotonic()))
-    monkeypatch.setattr(Running, "lifeline", lifeline)
+    monkeypatch.setattr(Running, "parts", SimpleNamespace(lifeline=lifeline))
     lifeline.start()
     until = time.monotonic() + 0.75
     while time.monotonic() < until:

@@ -22,8 +22,9 @@ from recovery.scan import rescue
 from recovery.settings import Settings
 from recovery.worker import celery_tasks as tasks
 from recovery.worker import drain
-from recovery.worker.celery_tasks import Running
+from recovery.worker.celery_tasks import Running, WorkerParts
 from recovery.worker.drain import Drain
+from recovery.worker.messages.stale import StaleMessages
 from recovery.worker.slots.board import HUNG, ThreadBoard
 from recovery.worker.slots.fitness import Fitness
 from tests.emptied import emptied as emptied
@@ -164,15 +165,15 @@ class Ending:
         message = self.world.pop(["asks"])
         assert message is not None
         lifeline: Any = SimpleNamespace(stop=lambda: None, worker=SimpleNamespace(id="w", queues=("asks",)))
-        Running.lifeline, Running.board = lifeline, ThreadBoard(lambda: 1)
-        Running.fitness = Fitness()
+        board, stale = ThreadBoard(lambda: 1), StaleMessages(self.app)
+        Running.parts = WorkerParts(lifeline, stale, board, Fitness())
         attempt = tasks._attempt(self.app, self.app.actors["asks"])
         self.thread = threading.Thread(target=attempt, args=arguments(message))
         self.thread.start()
         wait_until((self.folder / "pid").exists, 20, "the subprocess")
         # All that giving back asks the database for, and the last step of an end.
         with patch.object(self.app.applier, "flush", self.flush), patch.object(drain, "rescue", self.rescue):
-            Drain(self.app, lifeline, Running.board, list).begin_hung(lambda: 0)
+            Drain(self.app, lifeline, board, list).begin_hung(lambda: 0)
             threading.Event().wait(60)
 
     def flush(self) -> None:

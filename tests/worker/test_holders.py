@@ -19,9 +19,10 @@ from recovery.worker.slots.fitness import Fitness
 
 def test_each_thread_claims_in_its_own_name(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process of a pool runs one at a time, in its main thread."""
-    monkeypatch.setattr(Running, "lifeline", SimpleNamespace(worker=SimpleNamespace(id="w", queues=())))
-    monkeypatch.setattr(Running, "board", SimpleNamespace())
-    monkeypatch.setattr(Running, "fitness", Fitness())
+    lifeline = SimpleNamespace(worker=SimpleNamespace(id="w", queues=()))
+    monkeypatch.setattr(
+        Running, "parts", SimpleNamespace(lifeline=lifeline, board=SimpleNamespace(), fitness=Fitness())
+    )
     names: list[str] = []
     monkeypatch.setattr(tasks, "Slot", lambda *given: names.append(given[3]))
     app, both = Recovery(settings), Barrier(2)

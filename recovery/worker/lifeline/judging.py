@@ -50,7 +50,7 @@ class Judging:
         self._hold_until = -math.inf
 
     def was_served(self, smoothly: bool) -> None:
-        """A heartbeat was written; `smoothly`: by its first try, and in time."""
+        """Note that a heartbeat was written; `smoothly`: by its first try, and in time."""
         now = time.monotonic()
         if not smoothly:
             self._served_since = None  # the database was away for a while, and so for all
@@ -64,33 +64,36 @@ class Judging:
         self._away = False
 
     def was_not_served(self, outage: bool) -> None:
-        """A heartbeat was not written. What does not pass by itself is no `outage`: scans must not wait for it."""
+        """Note that a heartbeat was not written. An error that does not pass by itself is no `outage`: scans must not
+        wait for it."""
         self._served_since, self._away = None, outage
 
     def is_served(self) -> bool:
-        """Whether its last heartbeat is recent: one that was held up does not know what it missed."""
+        """Whether the last heartbeat of this worker is recent. Otherwise the worker was held up, and does not know what
+        it missed."""
         return time.monotonic() - self._served_last < 2 * self._settings.heartbeat_interval
 
     def may_judge(self) -> bool:
-        """Whether this worker was up and served for a whole heartbeat timeout: may it judge by silence?"""
+        """Whether this worker was up and served for a whole heartbeat timeout, and so may judge others by their
+        silence."""
         if not self._settings.events or not self.is_served():
             return False
         since = self._served_since  # read after `_served_last`, and written before it, by another thread
         return since is not None and time.monotonic() - since > self._settings.heartbeat_timeout
 
     def saw(self, deadlines: Mapping[str, Any], now: datetime) -> None:
-        """These are the deadlines of all workers, `now` by MongoDB's clock."""
+        """Note the deadlines of all workers, as they stood at `now` by MongoDB's clock."""
         self._watch.look(deadlines, now, time.monotonic())
 
     def silent(self) -> Mapping[str, Any]:
-        """Workers that this one may call lost by their silence, and the deadlines in their records."""
+        """Return the workers that this one may call lost by their silence, with the deadlines in their records."""
         silent = self._watch.silent(time.monotonic())
         return silent if self.may_judge() else {}  # asked last: one that stands still in between must not judge
 
     def in_outage_grace(self, ask: Callable[[], datetime] | None = None) -> bool:
         """Whether the database was away until less than a heartbeat timeout ago, or its clock stepped. What is overdue
-        then is so for that: its workers are given the time to write what they could not, before others are set to do
-        it again. Asked before each scan; asks the database, by what is given."""
+        then is overdue for that reason: its workers get time to write what they could not, before others are set to do
+        it again. Asked before each scan; asks the database, by `ask` if it is given."""
         try:
             self.look_at_clock(ask)
         except StoreError as error:
@@ -98,8 +101,8 @@ class Judging:
         return self._away or time.monotonic() < self._hold_until
 
     def look_at_clock(self, ask: Callable[[], datetime] | None = None) -> datetime:
-        """The time by MongoDB's clock, as what is asked tells it. Where it stepped, scans are held back for as long as
-        others take to notice. Raises StoreError."""
+        """Return the time by MongoDB's clock, as `ask` returns it. If the clock stepped, scans are held back for as
+        long as others take to notice. Raises StoreError."""
         asked = time.monotonic()
         # Not under the lock: a scan's question may wait for long, and a heartbeat must not.
         now = (ask or self._ask)()
@@ -112,8 +115,8 @@ class Judging:
         return now
 
     def _hold_back(self) -> None:
-        """Hold scans back for a heartbeat timeout. Where one outage or step follows the other, recovery has to go on
-        between them, though it may do again what somebody is still at: so not for a while after the last time."""
+        """Hold scans back for a heartbeat timeout. Not soon after the last time: if outages or steps follow each other,
+        recovery has to go on between them, though it may repeat what somebody still works at."""
         now, timeout = time.monotonic(), self._settings.heartbeat_timeout
         if now > self._hold_until + HOLD_EVERY * timeout:
             self._hold_until = now + timeout
@@ -121,14 +124,16 @@ class Judging:
 
 @dataclass(slots=True)
 class ServerClock:
-    """By how much MongoDB's clock is ahead of ours, between what and what: an answer takes its time."""
+    """How far MongoDB's clock is ahead of ours, as a least and a largest number of seconds, because an answer takes its
+    time."""
 
     _ahead: tuple[float, float] | None = None
     wall_ahead: float | None = None
     """Seconds by which this machine's clock that people read is ahead of MongoDB's, to a tenth."""
 
     def look(self, now: datetime, asked: float, answered: float) -> bool:
-        """Whether it stepped forward since the last look; `now` was the answer, the rest is by our clock."""
+        """Compare the clocks. Return whether MongoDB's clock stepped forward since the last look; `now` was its answer,
+        `asked` and `answered` are by our clock."""
         if answered - asked > STEP:
             return False  # says too little; the next one is compared with the last good one
         wall = time.time() - (time.monotonic() - (asked + answered) / 2)
@@ -137,11 +142,11 @@ class ServerClock:
         return before is not None and self._ahead[0] - before[1] > STEP
 
     def least(self, at: float) -> datetime | None:
-        """What MongoDB's clock shows at least, at `at` by ours; None if nothing is known."""
+        """Return what MongoDB's clock shows at least, at `at` by ours; None if nothing is known."""
         return datetime.fromtimestamp(at + self._ahead[0], UTC) if self._ahead is not None else None
 
     def is_to_come(self, moment: datetime, at: float) -> bool:
-        """Whether it is later than MongoDB's clock can show now, at `at` by ours; False if nothing is known."""
+        """Whether a moment is later than MongoDB's clock can show at `at` by ours. False if nothing is known."""
         return self._ahead is not None and moment.timestamp() > at + self._ahead[1] + STEP
 
 
@@ -167,7 +172,7 @@ class SilenceWatch:
     _looked: float = float("-inf")
 
     def look(self, deadlines: Mapping[str, Any], now: datetime, at: float) -> None:
-        """These are the workers' deadlines, `now` by MongoDB's clock, and `at` by ours."""
+        """Note the workers' deadlines, as they stood at `now` by MongoDB's clock and `at` by ours."""
         since = at - self._looked
         # After a pause nobody knows when it changed: as if it were now.
         least = self.timeout - (since if since <= self.timeout / 2 else 0.0)
@@ -180,7 +185,7 @@ class SilenceWatch:
         self._looked = at
 
     def silent(self, at: float) -> dict[str, Any]:
-        """Workers whose time is over, and the deadlines that stand in their records."""
+        """Return the workers whose time is over, with the deadlines in their records."""
         return {worker: seen.deadline for worker, seen in self._seen.items() if seen.until < at}
 
 

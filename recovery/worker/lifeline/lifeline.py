@@ -102,7 +102,8 @@ class Lifeline:
         self._rescue.start()
 
     def _polls_returned(self) -> None:
-        """What is polled again is told at once, and looked at: Redis was away, perhaps, and has lost all of it."""
+        """Report at once that Redis answers again, and look at the queues: Redis may have been away, and have lost its
+        data."""
         self._scan_soon.set()
         self._look_soon()
 
@@ -117,32 +118,34 @@ class Lifeline:
         self._beating.stop(timeout=STOP_TIMEOUT)
 
     def record_taken(self, queue: str, message: MessageId) -> None:
-        """The worker took a message from a queue. Called for every message: cheap."""
+        """Note that the worker took a message from a queue. Called for every message, so it must be cheap."""
         self._queues.record_taken(queue, message)
 
     def child_died(self, pid: int, how: str = "", ran: LastRun | None = None) -> None:
-        """A pool child died while it ran something; `how`, as in 'was ended by signal 9 (SIGKILL)', and what it `ran`,
-        if that is known."""
+        """Rescue what a pool process had claimed that died while it ran something; `how`, as in 'was ended by signal 9
+        (SIGKILL)', and what it `ran`, if that is known."""
         if self._settings.events and not self._beating.is_ending:
             log.warning("pool process %d %s; what it had claimed is requeued", pid, how or "died")
             self._rescue.gone(holder(self.worker.id, pid), how, ran)
 
     def hold(self) -> None:
-        """Take nothing until a heartbeat finds that `may_take` is true. Its record tells why at once."""
+        """Take nothing until a heartbeat finds that `may_take` is true. The worker's record shows the reason at
+        once."""
         self._consuming.hold()
         self._beating.wake()
 
     def on_blocked_message(self) -> None:
-        """A message of a blocked actor came: look at once what is blocked, or it comes again."""
+        """Look at once which actors are blocked, because a message of a blocked actor came. Otherwise it comes
+        again."""
         self._look_soon()
 
     @property
     def database_name(self) -> str:
-        """On which this worker works."""
+        """The name of the database on which this worker works."""
         return self._settings.database
 
     def settings_changed(self) -> None:
-        """Somebody changed what is set or blocked: all slots read it when they need it next, and so do we at once."""
+        """Read settings and blocked actors again: slots when they next need them, the lifeline at once."""
         if self._settings.events:
             self._app.resources.store.preferences.invalidate()
             self._look_soon()
@@ -160,7 +163,8 @@ class Lifeline:
         return max(0.0, self._next_beat - time.monotonic())
 
     def beat_once(self) -> None:
-        """One heartbeat. Raises nothing: one that works but does not beat would be taken for dead."""
+        """Write one heartbeat and do what follows it. Raises nothing, because a worker that works without heartbeats
+        would be taken for dead."""
         told = False
         try:
             paused, neighbours = self._beat()
@@ -195,15 +199,15 @@ class Lifeline:
                 self._consuming.hold()
 
     def _tell_back(self) -> None:
-        """Who read that heartbeats were not written is to read that they are."""
+        """Log that heartbeats are written again, if it was logged that they were not."""
         if self._away_since is not None:
             log.warning("MongoDB takes heartbeats again, after %.0f s", time.monotonic() - self._away_since)
             self._away_since = None
             self._away_by.clear()
 
     def _beat(self) -> tuple[frozenset[str], Sequence[Worker]]:
-        """Look at the others, and write this worker's record; which of its queues are not consumed, and the workers of
-        its host."""
+        """Look at the other workers, and write this worker's record. Return which of its queues are not consumed, and
+        the workers of its host."""
         began, again = time.monotonic(), False
         neighbours: Sequence[Worker] = ()
         try:
@@ -227,7 +231,7 @@ class Lifeline:
         return self._consuming.paused, neighbours
 
     def _write(self) -> datetime:
-        """Write this worker's record; when that was, by MongoDB's clock."""
+        """Write this worker's record. Return when that was, by MongoDB's clock."""
         paused, timeout = self._consuming.paused, self._settings.heartbeat_timeout
         polls = self._queues.statistics(paused)
         record = self.worker.evolve(
@@ -257,7 +261,7 @@ class Lifeline:
         return looked
 
     def _tell_rest(self, paused: frozenset[str], neighbours: Sequence[Worker]) -> None:
-        """What follows: it may fail, again and again, without this worker being cut off."""
+        """Do what follows a heartbeat. It may fail again and again without this worker being cut off."""
         if self._stepped:
             self._beat_for_claims()
         self._queues.look_at_returned(paused)
@@ -266,7 +270,8 @@ class Lifeline:
             self._look_around(neighbours)
 
     def _hurry_refused(self) -> None:
-        """Once this worker is registered: have tasks queued again that others refuse, because it may accept them."""
+        """Requeue tasks that other workers refuse, because this one may accept them. Done once, after the worker is
+        registered."""
         if self._is_new and self.worker.queues:
             self._own.requeues.hurry_refused(self.worker.queues, self.worker.application_version)
         self._is_new = False
@@ -276,7 +281,8 @@ class Lifeline:
         self._beating.wake()
 
     def _beat_for_claims(self) -> None:
-        """A heartbeat for each attempt that this worker runs: a step is none of their time."""
+        """Extend the deadline of each attempt that this worker runs, because a step of the clock has used none of their
+        time."""
         decisions, preferences = self._own.decisions, self._app.resources.store.preferences
         for queue in self.worker.queues:
             holds = preferences.actor(self._app.actors[queue].preferences)
@@ -284,7 +290,7 @@ class Lifeline:
         self._stepped = False
 
     def _look_around(self, neighbours: Sequence[Worker]) -> None:
-        """Have what workers of this host had claimed requeued whose process is gone."""
+        """Rescue what workers of this host had claimed whose process is gone."""
         for gone in [worker.id for worker in neighbours if worker.id != self.worker.id and is_gone(worker)]:
             log.warning("gone from this host: %s; what it had claimed is requeued", gone)
             self._rescue.gone(gone)

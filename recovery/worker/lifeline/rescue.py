@@ -45,7 +45,8 @@ class Death:
 
 
 class Rescue:
-    """Rescues what those had claimed that it is told of. `start` in the parent process, after the pool has forked."""
+    """Rescues what processes and workers had claimed that are gone. `start` in the parent process, after the pool has
+    forked."""
 
     def __init__(self, app: Recovery) -> None:
         self._app = app
@@ -55,22 +56,22 @@ class Rescue:
         self._thread = ServiceThread("rescue", self._rescue_told)
 
     def start(self) -> None:
-        """Begin to look, in a thread of its own: a rescue may take longer than a heartbeat may be late."""
+        """Start the thread. It is not the lifeline's, because a rescue may take longer than a heartbeat may be late."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Rescue no more."""
         self._thread.stop(timeout=STOP_TIMEOUT)
 
     def gone(self, holder: str, how: str = "", ran: LastRun | None = None) -> None:
-        """A worker, or one process of it, is gone; `how` it ended and what it `ran`, if that is known. Any thread; does
-        not wait."""
+        """Have the claims rescued of a worker, or of one process of it, that is gone; `how` it ended and what it `ran`,
+        if that is known. Any thread; does not wait."""
         self._told.put((holder, Death(how, ran)))
         self._thread.wake()
 
     def run_once(self) -> frozenset[str]:
-        """Rescue what those held that it was told of since the last time, and look again after those before them; who
-        is to be looked after once more. Does not raise for servers that are away."""
+        """Rescue the claims of all holders reported since the last time, and look again at those before them. Return
+        the holders to look at once more. Does not raise for servers that are away."""
         told = dict(self._taken())
         before = {holder: death for holder, death in self._unproven.items() if holder not in told}
         for holder, death in told.items():
@@ -86,7 +87,8 @@ class Rescue:
                 yield self._told.get_nowait()
 
     def _rescue(self, holder: str, death: Death) -> bool:
-        """Whether something was done, or could not be: then a majority may not have it."""
+        """Rescue the claims of one holder. Return whether anything was done, or could not be done: then a majority may
+        not have it."""
         resources = self._app.resources
         try:
             given_back = self._give_back(holder, death.ran) if death.ran is not None else 0
@@ -106,7 +108,7 @@ class Rescue:
             return False
 
     def _give_back(self, holder: str, last: LastRun) -> int:
-        """Requeue what lay in its hand and was not run when it died; how many those were."""
+        """Requeue the rest of the batch that the process held and had not begun. Return how many tasks that were."""
         resources, count = self._app.resources, 0
         while queued := resources.store.requeues.requeue_unbegun(holder, last.decision_id, PAGE, new_pass()):
             push(resources, queued)

@@ -26,10 +26,10 @@ fifth of one; what is left in the queue by then only waits on."""
 
 
 class ServedQueues:
-    """Of one worker. Asked by whoever beats; messages are told by its event loop."""
+    """The queues of one worker. Its heartbeats ask; its event loop reports messages."""
 
     def __init__(self, app: Recovery, store: Store, worker: Worker, polls: Polls, clock: ServerClock) -> None:
-        """`store` is that of heartbeats: whatever it is asked, an answer comes soon or not at all."""
+        """`store` is the one of heartbeats: it answers soon or not at all."""
         self._broker, self._settings, self._store, self._worker = app.resources.broker, app.settings, store, worker
         self._polls, self._clock = polls, clock
         self._taken = Taken(clock, app.settings.claim_margin)
@@ -79,7 +79,7 @@ class ServedQueues:
 
 
 class Taken:
-    """Of one worker. Written by its event loop; asked by whoever beats."""
+    """The youngest message taken of each queue of one worker. Its event loop writes; its heartbeats ask."""
 
     def __init__(self, clock: ServerClock, margin: float) -> None:
         self._clock, self._margin = clock, margin

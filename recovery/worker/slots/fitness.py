@@ -36,7 +36,7 @@ _MOST = 255
 
 
 class Fitness:
-    """Of the slots of one worker. Made before its pool forks."""
+    """The fitness of the slots of one worker. Made before its pool forks."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, _REASON + REASON)
@@ -47,14 +47,14 @@ class Fitness:
     # In a slot:
 
     def was_done(self) -> None:
-        """A task was done, whatever came of it."""
+        """Note that a task was done, whatever its outcome."""
         if self._failed:
             self._failed = {}
         self._memory[_DONE] = 1
 
     def was_not_done(self, decision_id: str, pass_key: str | None, error: Exception) -> None:
-        """A task was claimed and could not be run for this error. An error of ours does not count, because a server
-        or a record is to blame for it."""
+        """Note that a task was claimed and could not be run because of an error. An error of ours does not count,
+        because a server or a record is to blame for it."""
         if isinstance(error, RecoveryError):
             return
         self._failed = {**self._failed, decision_id: pass_key or self._failed.get(decision_id)}
@@ -94,5 +94,5 @@ class Fitness:
 
     @property
     def reason(self) -> str:
-        """What the last task failed for that could not be run."""
+        """The error because of which the last task could not be run."""
         return self._memory[_REASON:].rstrip(b"\0").decode(errors="replace")

@@ -52,7 +52,7 @@ Free = Callable[[Cell, str, Callable[[], None]], None]
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A slot that goes on without its claim."""
+    """What is known of a slot that goes on without its claim."""
 
     seen: float
     """When that was seen first, by `time.monotonic`."""
@@ -84,14 +84,14 @@ class HungSlots:
         self._thread.stop()
 
     def report(self) -> tuple[HungSlot, ...]:
-        """The slots that hang now, for the worker's record. Any thread."""
+        """Return the slots that hang now, for the worker's record. Any thread."""
         return tuple(
             HungSlot(actor=cell.actor, task=cell.claim.decision_id, since=lost.since)
             for cell, lost in self._lost.copy().items()
         )
 
     def count(self) -> int:
-        """How many hang now, or did when they were freed and are not gone yet. Any thread."""
+        """Return how many slots hang now, or did when they were freed and are not gone yet. Any thread."""
         return len({*self._lost.copy(), *self._freed.copy()})
 
     def _look(self) -> float:
@@ -109,7 +109,7 @@ class HungSlots:
         return LOOK_IDLE if self._idle else LOOK_EVERY
 
     def look_once(self) -> int:
-        """One look; how many slots were freed. Raises StoreError."""
+        """Look at the board once. Return how many slots were freed. Raises StoreError."""
         running, now = self._board.cells(), time.monotonic()
         self._idle = not running
         self._freed &= set(running)  # those are not seen to be gone yet
@@ -136,7 +136,7 @@ class HungSlots:
         return free - before
 
     def _fates(self, late: list[Cell]) -> dict[Cell, Fate]:
-        """What became of their claims."""
+        """Return what became of the claims of these slots."""
         if not late:
             return {}
         with time_limit(ASK_TIMEOUT):
@@ -144,7 +144,7 @@ class HungSlots:
         return {cell: found[cell.claim] for cell in late}
 
     def _say(self, unknown: Mapping[Cell, Fate], now: float) -> None:
-        """Of which slots it is not known whether they hang, in a line now and then."""
+        """Log now and then of which slots it is not known whether they hang."""
         if not unknown or now - self._said < SAY_EVERY:
             return
         self._said = now
@@ -161,7 +161,7 @@ class HungSlots:
         return now - timedelta(seconds=time.monotonic() - cell.since)
 
     def _reason(self, cell: Cell, fate: Fate, lost_for: float, free: int) -> str | None:
-        """Why its slot is to be freed now, if it is."""
+        """Return why a slot is to be freed now; None if it is not."""
         if fate is Fate.DECIDED:
             return "its task has ended without it"
         if free <= 0:
@@ -181,8 +181,8 @@ class HungSlots:
 
 
 def by_killing(board: Board) -> Free:
-    """Kill the process; the pool starts another. What it had finished and not yet applied is found, as of any that
-    dies."""
+    """Return a function that frees a slot by killing its pool process; the pool starts another. What the process had
+    finished and not yet applied is found, as with any process that dies."""
 
     def kill(cell: Cell, reason: str, note: Callable[[], None]) -> None:
         if kill_if(cell.pid, lambda: board.still(cell)):
@@ -193,7 +193,7 @@ def by_killing(board: Board) -> Free:
 
 
 def by_ending(board: Board, end: Callable[[], None]) -> Free:
-    """End the worker, which gives back the rest.
+    """Return a function that frees a slot by ending the worker, which gives back the rest.
 
     A thread can't be stopped for a last look, so the board is asked twice: before the slot is noted as freed, and once
     more before the worker ends, because MongoDB may take seconds to write the note.

@@ -72,7 +72,7 @@ def _stop_and_kill(process: int, pid: int, still: Callable[[], bool]) -> bool:
 
 
 def stop_descendants(known: Iterable[int] = ()) -> Stopped:
-    """Have all that this process started, and what that did, stand still; `known` of its children where /proc is hidden
+    """Stop (SIGSTOP) all that this process started, and what that started; `known` names children if /proc is hidden
     from us."""
     return _stop_descendants(os.getpid(), known)
 
@@ -83,7 +83,7 @@ def kill_descendants(stopped: Stopped) -> None:
 
 
 def kill_all(stopped: Stopped) -> None:
-    """SIGKILL to each that is there, who started another first: none sees the end of what it waits for."""
+    """Kill each process that is still there, parents first, so that none sees the end of what it waits for."""
     for pid, started in stopped.items():
         # One that stands still can be killed by others, and its number be another's by now.
         if started is None or ((found := _look(pid)) is not None and found.started == started):
@@ -91,7 +91,7 @@ def kill_all(stopped: Stopped) -> None:
 
 
 def _stop_descendants(pid: int, known: Iterable[int] = ()) -> Stopped:
-    """In rounds, so that none starts another while they are killed."""
+    """Stop all descendants of a process, in rounds, so that none starts another while they are killed."""
     stopped: Stopped = {}
     for _ in range(ROUNDS):
         found: Stopped = {**dict.fromkeys(known), **_descendants(pid)}
@@ -111,7 +111,7 @@ def _send(pid: int, number: signal.Signals) -> None:
 
 
 def _descendants(pid: int) -> dict[int, int]:
-    """{pid: when it was started} of all that a process started, and of what that did, the nearest first."""
+    """Return {pid: start time} of all that a process started, and of what that started, the nearest first."""
     there = _processes()
     found, newest = dict[int, int](), {pid}
     while newest:
@@ -121,7 +121,7 @@ def _descendants(pid: int) -> dict[int, int]:
 
 
 def _processes() -> dict[int, _Process]:
-    """All that there are; none where /proc is hidden from us."""
+    """Return all processes; none if /proc is hidden from us."""
     try:
         pids = [int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdecimal()]
     except OSError:

@@ -113,13 +113,13 @@ class Lifetime:
 
 
 class OwnLifetime:
-    """Where the lifetime of the pool process that this is can be found. Without limits in any other process."""
+    """Holds the lifetime of this pool process. Any other process has no limits."""
 
     lifetime = Lifetime()
 
 
 class OwnSignals:
-    """The handlers of one pool process."""
+    """The signal handlers of one pool process."""
 
     def __init__(self, board: SharedBoard) -> None:
         self._board, self._pid = board, os.getpid()
@@ -186,7 +186,8 @@ def _end_by_sigterm() -> None:
 
 
 def _end_with_parent(_module: object) -> None:
-    """Runs in each child that multiprocessing forks, and in its children."""
+    """Start the thread that ends this process with its parent. Runs in each child that multiprocessing forks, and in
+    its children."""
     threading.Thread(target=_wait_for_parent, name="end of parent", daemon=True).start()
 
 

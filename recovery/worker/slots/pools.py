@@ -62,10 +62,10 @@ def processes(worker: Any) -> dict[int, int]:
 
 
 class Exits:
-    """Watches processes in an event loop of kombu's; to be used where that runs, or while it does not.
+    """Watches processes in an event loop of kombu's. Call it where that loop runs, or while it does not.
 
-    `pids` are those to watch now, all of them our children; `ended` is called when one of them can be waited for, and
-    with each look.
+    `pids` returns those to watch now, all of them our children; `ended` is called when one of them can be waited for,
+    and with each look.
     """
 
     def __init__(self, hub: Any, pids: Callable[[], Iterable[int]], ended: Callable[[], object]) -> None:
@@ -78,11 +78,12 @@ class Exits:
         self._watch_all()
 
     def loop_begins(self) -> None:
-        """Go on in a loop that begins: it does so with each new connection to the broker, and watches nothing yet."""
+        """Watch in a loop that begins. A loop begins with each new connection to the broker, and watches nothing
+        yet."""
         self._watch_all()  # a descriptor of one that has ended in between is readable
 
     def look(self) -> None:
-        """Have the pool look, and watch what is new."""
+        """Have the pool look at its processes, and watch new ones."""
         self._ended()
         self._watch_all()
 
