@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.command_options import Command, YesOption
-from recovery.cli.output import JsonOption, paragraphs
+from recovery.cli.command_options import Command, JsonOption, YesOption, paragraphs
 from recovery.cli.shell_completion import complete_process
 
 if TYPE_CHECKING:
@@ -37,8 +36,8 @@ def abort(
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
     from recovery.engine.lookup import find_process
     from recovery.engine.operators.abort import abort_process
 

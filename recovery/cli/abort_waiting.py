@@ -5,8 +5,8 @@ from __future__ import annotations
 
 def abort_waiting_for(actor: str, reason: str, limit: int | None, *, yes: bool, json: bool) -> None:
     """Abort those processes, or, without `yes`, say how many they are."""
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
     from recovery.engine.operators.abort import abort_waiting, waiting_for
     from recovery.wording import count
 

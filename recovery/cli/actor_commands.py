@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.command_options import Command, ReasonOption
-from recovery.cli.output import JsonOption, connect, paragraphs
+from recovery.cli.command_options import Command, JsonOption, ReasonOption, paragraphs
+from recovery.cli.connection import connect
 from recovery.cli.override_commands import Found, Help, Settings, group
 from recovery.cli.shell_completion import complete_actor
 
@@ -99,8 +99,7 @@ def forget(name: Name, reason: ReasonOption = "", json: JsonOption = False) -> N
 
 
 def _say(how: str, name: str, text: str, found: Found, json: bool) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import console
+    from recovery.cli.output import console, print_json
 
     if json:
         print_json(f"actor {how}", {"name": name, **found})

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recovery.cli.command_options import Command
-from recovery.cli.output import JsonOption, paragraphs
+from recovery.cli.command_options import Command, JsonOption, paragraphs
 from recovery.limits import MAX_NUMBER
 from recovery.wording import printable
 
@@ -39,8 +38,8 @@ def audit(
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many, the newest first.")] = 50,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
 
     found = connect(needs_redis=False).store.audit_log.newest(limit, what=what, target=target, operation=operation)
     if json:

@@ -19,8 +19,7 @@ from recovery.cli.broken_groups import (
     print_plan,
     selection_of,
 )
-from recovery.cli.command_options import YesOption
-from recovery.cli.output import JsonOption
+from recovery.cli.command_options import JsonOption, YesOption
 from recovery.cli.shell_completion import complete_actor, complete_process
 
 if TYPE_CHECKING:
@@ -80,8 +79,8 @@ def abort(  # noqa: PLR0913
 
 
 def _would_abort(selection: Selection, limit: int | None, *, json: bool) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
     from recovery.wording import count
 
     resources = connect()
@@ -93,8 +92,8 @@ def _would_abort(selection: Selection, limit: int | None, *, json: bool) -> None
 
 
 def _abort(target: str | None, selection: Selection, reason: str, limit: int | None, *, json: bool) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
     from recovery.engine.operators.abort import abort_process, abort_selected
     from recovery.wording import count
 

@@ -11,8 +11,7 @@ from recovery.cli.broken_abort import abort
 from recovery.cli.broken_groups import ActorOption, FingerprintOption, KindOption, Target, TypeOption, selection_of
 from recovery.cli.broken_restart import HELP as RESTART
 from recovery.cli.broken_restart import restart
-from recovery.cli.command_options import Command, CommandGroup
-from recovery.cli.output import JsonOption, paragraphs
+from recovery.cli.command_options import Command, CommandGroup, JsonOption, paragraphs
 
 if TYPE_CHECKING:
     from recovery.engine import Resources
@@ -55,9 +54,9 @@ def list_(
 ) -> None:
     import dataclasses
 
-    from recovery.cli.envelope import print_json
+    from recovery.cli.connection import connect
     from recovery.cli.interrupted import print_groups, print_none, print_tasks, tasks_of
-    from recovery.cli.output import connect, console, messages
+    from recovery.cli.output import console, messages, print_json
     from recovery.health.stored_records import count_unlisted
     from recovery.wording import count
 
@@ -80,9 +79,9 @@ def list_(
 
 @app.command(cls=Command, help=paragraphs(SHOW_HELP))
 def show(target: Target, json: JsonOption = False) -> None:
-    from recovery.cli.envelope import print_json
+    from recovery.cli.connection import connect
     from recovery.cli.interrupted import as_dict, lines
-    from recovery.cli.output import connect, console
+    from recovery.cli.output import console, print_json
 
     resources = connect(needs_redis=False)
     found = _of_target(resources, target)

@@ -18,8 +18,7 @@ from recovery.cli.broken_groups import (
     print_plan,
     selection_of,
 )
-from recovery.cli.command_options import ReasonOption, YesOption
-from recovery.cli.output import JsonOption
+from recovery.cli.command_options import JsonOption, ReasonOption, YesOption
 
 if TYPE_CHECKING:
     from recovery.store import Selection
@@ -54,8 +53,8 @@ def restart(  # noqa: PLR0913
 
 
 def _would_restart(selection: Selection, limit: int | None, *, json: bool) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
     from recovery.wording import count
 
     resources = connect()
@@ -67,8 +66,8 @@ def _would_restart(selection: Selection, limit: int | None, *, json: bool) -> No
 
 
 def _restart(target: str | None, selection: Selection, reason: str, limit: int | None, *, json: bool) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
     from recovery.engine.lookup import resolve_task
     from recovery.engine.operators.restart import restart_process, restart_selected, told
 

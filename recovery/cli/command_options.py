@@ -23,8 +23,21 @@ NOT_YES = frozenset({"--apply", "--force", "--confirm", "-y"})
 """Other programs, and earlier versions of some commands, call --yes so. The error that refuses one names --yes."""
 YesOption = Annotated[bool, typer.Option(YES, help="Do it. Without --yes the command only shows what it would do.")]
 
+AppOption = Annotated[
+    str | None,
+    typer.Option(
+        "--app", "-A", help="Your Recovery object, package.module:name; default: RECOVERY_APP.", metavar="APP"
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs (docs/commands.md).")]
+
 ReasonOption = Annotated[str, typer.Option("--reason", help="Why; kept in the audit log.", show_default=False)]
 """Of a command that needs none."""
+
+
+def paragraphs(text: str) -> str:
+    """A command's help as Typer wants it: no line breaks but between paragraphs."""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
 def duration(text: str | float) -> float:

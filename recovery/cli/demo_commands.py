@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from recovery.cli.command_options import DURATION, Command, duration
-from recovery.cli.output import JsonOption, paragraphs
+from recovery.cli.command_options import DURATION, Command, JsonOption, duration, paragraphs
 
 HELP = """Run workflows on a cluster whose workers are killed while you watch, and count what was lost.
 
@@ -103,8 +102,7 @@ def demo(  # noqa: PLR0913
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import console, messages
+    from recovery.cli.output import console, messages, print_json
     from recovery.demo.options import Options, disaster_named
     from recovery.demo.run import run
     from recovery.demo.screen import Progress, summary

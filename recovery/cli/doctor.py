@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from recovery.cli.command_options import Command
-from recovery.cli.output import JsonOption, paragraphs
+from recovery.cli.command_options import Command, JsonOption, paragraphs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +30,7 @@ STYLES = {"OK": "green", "WARNING": "yellow", "UNKNOWN": "yellow", "PROBLEM": "b
 
 
 def doctor(json: JsonOption = False) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import console
+    from recovery.cli.output import console, print_json
     from recovery.engine import Resources
     from recovery.health import examine
     from recovery.health.doctor import SERVERS

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.command_options import DURATION, Command, ReasonOption, duration
-from recovery.cli.output import JsonOption, paragraphs
+from recovery.cli.command_options import DURATION, Command, JsonOption, ReasonOption, duration, paragraphs
 
 if TYPE_CHECKING:
     from recovery.drill.drilling import Plan
@@ -56,7 +55,8 @@ def drill(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.output import connect, messages
+    from recovery.cli.connection import connect
+    from recovery.cli.output import messages
     from recovery.demo.stopping import Stopped, signals
     from recovery.drill.drilling import Plan
 
@@ -127,13 +127,13 @@ def _once(resources: Resources, plan: Plan, *, json: bool) -> bool:
 
 def _watch(resources: Resources, plan: Plan, every: float, *, json: bool) -> None:
     """Until it is stopped. Raises Stopped."""
-    from recovery.cli import counting
+    from recovery.cli import connection
     from recovery.cli.drill_report import show, show_line
     from recovery.cli.output import messages
     from recovery.drill.probe import watch
 
     settings, said = resources.settings, messages()
-    counting.leave_nothing()  # a probe's metrics are its own, and end with it
+    connection.leave_nothing()  # a probe's metrics are its own, and end with it
     if not settings.metrics_port:
         said.print("no metrics are served: set RECOVERY_METRICS_PORT", style="yellow")
     else:

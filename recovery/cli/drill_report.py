@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from datetime import UTC, datetime
 
-from recovery.cli.envelope import print_json
-from recovery.cli.output import console, line
+from recovery.cli.output import console, line, print_json
 from recovery.cli.text_tables import Cell, print_rows
 from recovery.drill.drill_report import Measured, Report
 

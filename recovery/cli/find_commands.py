@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recovery.cli.command_options import Command
-from recovery.cli.output import JsonOption, paragraphs, seconds_between
+from recovery.cli.command_options import Command, JsonOption, paragraphs
+from recovery.cli.output import seconds_between
 from recovery.cli.shell_completion import complete_search, complete_state, complete_type
 from recovery.wording import show_age
 
@@ -45,8 +45,8 @@ def find(
     slow: Annotated[bool, typer.Option("--slow", help="Though all processes may have to be gone through.")] = False,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
     from recovery.engine.operators.saved_searches import read_search
     from recovery.engine.operators.unknown_types import unknown_types
     from recovery.errors import InputError
@@ -88,7 +88,7 @@ def list_(
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many.")] = 20,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.output import connect
+    from recovery.cli.connection import connect
     from recovery.engine.naming import hint
     from recovery.engine.operators.unknown_types import unknown_type
     from recovery.errors import InputError
@@ -108,8 +108,7 @@ def _print(
     resources: Resources, command: str, ids: Sequence[str], unknown: Sequence[str], *, json: bool, **more: Any
 ) -> None:
     """Print processes; if there are none, with what is said of `unknown` process types."""
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import console, messages
+    from recovery.cli.output import console, messages, print_json
     from recovery.cli.text_tables import print_rows
 
     briefs, now = resources.store.processes.committed_briefs(ids), resources.store.now()

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recovery.cli.command_options import Command, ReasonOption
+from recovery.cli.command_options import Command, JsonOption, ReasonOption, paragraphs
 from recovery.cli.interrupted import without_rule
-from recovery.cli.output import JsonOption, paragraphs, seconds_between
+from recovery.cli.output import seconds_between
 from recovery.cli.shell_completion import complete_process
 from recovery.wording import count, show_age
 
@@ -45,8 +45,8 @@ def check(
     json: JsonOption = False,
 ) -> None:
     from recovery import health
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
     from recovery.engine.lookup import resolve
     from recovery.errors import InputError
 

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from recovery.cli.command_options import Command
-from recovery.cli.output import JsonOption, paragraphs
+from recovery.cli.command_options import Command, JsonOption, paragraphs
 
 HELP = """Read processes back that `recovery operation start collect --export` has written to files.
 
@@ -27,8 +26,8 @@ def import_(
     ] = "",
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
     from recovery.engine.operators.auditing import audited
     from recovery.engine.operators.operator import reason_of
     from recovery.operations.importing import read_back

@@ -14,7 +14,7 @@ from typing import Annotated, TextIO
 import typer
 
 from recovery import addresses
-from recovery.cli import counting
+from recovery.cli import connection
 from recovery.cli.entry import INTERRUPTED, end_at_once, raise_interrupts
 from recovery.cli.on_demand import Commands
 from recovery.cli.output import fail
@@ -76,7 +76,7 @@ def main() -> None:
     log_printable()
     _log_as_set()
     if not {"-h", "--help", "--version"}.intersection(sys.argv):  # which count nothing, and import little
-        counting.count_in_memory()
+        connection.count_in_memory()
     sys.unraisablehook = _unless_half_made
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a letter that a terminal's encoding has not is no traceback
@@ -156,7 +156,7 @@ def execute(arguments: Sequence[str]) -> int:
             fail(said, getattr(error, "__notes__", ()))
         return ERROR
     finally:
-        counting.leave()
+        connection.leave()
 
 
 def _check_argument(place: int, argument: str) -> None:

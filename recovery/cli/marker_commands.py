@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recovery.cli.command_options import Command, CommandGroup
-from recovery.cli.output import JsonOption, paragraphs
+from recovery.cli.command_options import Command, CommandGroup, JsonOption, paragraphs
 from recovery.cli.shell_completion import complete_marker, complete_type
 
 if TYPE_CHECKING:
@@ -59,8 +58,8 @@ def list_(
     cleared: Annotated[bool, typer.Option("--cleared", help="Those that were cleared.")] = False,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
     from recovery.records import given
 
     wanted = given.text(process_type, "--type") if process_type is not None else None
@@ -76,8 +75,8 @@ def list_(
 
 @app.command(cls=Command, help=paragraphs(SHOW))
 def show(name: Name, json: JsonOption = False) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
     from recovery.engine.operators.markers import find_marker
 
     found = find_marker(connect(needs_redis=False), name)
@@ -89,8 +88,8 @@ def show(name: Name, json: JsonOption = False) -> None:
 
 @app.command(cls=Command, help=paragraphs(CLEAR))
 def clear(name: Name, reason: Reason = "", json: JsonOption = False) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
     from recovery.engine.operators.markers import clear_marker, find_marker
 
     resources = connect()

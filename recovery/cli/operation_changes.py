@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.command_options import YES, Command, ReasonOption
+from recovery.cli.command_options import YES, Command, JsonOption, ReasonOption, paragraphs
 from recovery.cli.operation_options import NeededReason, Number, WatchOption, print_followed
-from recovery.cli.output import JsonOption, paragraphs
 
 if TYPE_CHECKING:
     from recovery.engine import Resources
@@ -47,7 +46,7 @@ def apply(
     json: JsonOption = False,
 ) -> None:
     from recovery import operations
-    from recovery.cli.output import connect
+    from recovery.cli.connection import connect
 
     resources = connect()
     operation = operations.find(resources, number)
@@ -62,7 +61,7 @@ def apply(
 
 def pause(number: Number, reason: ReasonOption = "", json: JsonOption = False) -> None:
     from recovery import operations
-    from recovery.cli.output import connect
+    from recovery.cli.connection import connect
 
     resources = connect()
     paused = operations.pause(resources, number, reason)
@@ -74,7 +73,7 @@ def pause(number: Number, reason: ReasonOption = "", json: JsonOption = False) -
 
 def resume(number: Number, reason: ReasonOption = "", watch: WatchOption = False, json: JsonOption = False) -> None:
     from recovery import operations
-    from recovery.cli.output import connect
+    from recovery.cli.connection import connect
 
     resources = connect()
     _answer(resources, "resume", operations.resume(resources, number, reason), json=json, watch=watch)
@@ -82,7 +81,7 @@ def resume(number: Number, reason: ReasonOption = "", watch: WatchOption = False
 
 def cancel(number: Number, reason: NeededReason = "", json: JsonOption = False) -> None:
     from recovery import operations
-    from recovery.cli.output import connect
+    from recovery.cli.connection import connect
 
     resources = connect()
     cancelled = operations.cancel(resources, number, reason)
@@ -101,7 +100,7 @@ def rate(
     json: JsonOption = False,
 ) -> None:
     from recovery import operations
-    from recovery.cli.output import connect
+    from recovery.cli.connection import connect
 
     resources, wanted = connect(), operations.rate_of(rate)
     _answer(resources, "rate", operations.set_rate(resources, number, wanted, reason), json=json)
@@ -120,8 +119,7 @@ def _answer(resources: Resources, command: str, operation: Operation, *, json: b
 
 def _answer_damaged(command: str, number: int, state: str, *, json: bool) -> None:
     """Print the new state of an operation whose record can't be read."""
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import console
+    from recovery.cli.output import console, print_json
 
     if json:
         print_json(f"operation {command}", {"number": number, "state": state, "damaged": True})

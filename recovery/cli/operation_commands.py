@@ -12,9 +12,8 @@ from typing import Annotated
 import typer
 
 from recovery.cli import operation_changes, operation_start
-from recovery.cli.command_options import Command, CommandGroup
+from recovery.cli.command_options import Command, CommandGroup, JsonOption, paragraphs
 from recovery.cli.operation_options import Number, print_whole
-from recovery.cli.output import JsonOption, paragraphs
 
 GROUP = """Check, repair, restart or abort many processes at once: durable, resumable, and on record.
 
@@ -50,10 +49,10 @@ def list_(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many.")] = 20,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.envelope import print_json
+    from recovery.cli.connection import connect
     from recovery.cli.operation_json import as_dict
     from recovery.cli.operation_view import print_all
-    from recovery.cli.output import connect, console
+    from recovery.cli.output import console, print_json
     from recovery.operations import progress
 
     resources = connect(needs_redis=False)
@@ -68,7 +67,7 @@ def list_(
 @group.command(cls=Command, help=paragraphs(SHOW))
 def show(number: Number, json: JsonOption = False) -> None:
     from recovery import operations
-    from recovery.cli.output import connect
+    from recovery.cli.connection import connect
 
     resources = connect(needs_redis=False)
     print_whole(resources, "show", operations.find(resources, number), json=json)
@@ -77,7 +76,7 @@ def show(number: Number, json: JsonOption = False) -> None:
 @group.command(cls=Command, help=paragraphs(WATCH))
 def watch(number: Number, json: JsonOption = False) -> None:
     from recovery import operations
-    from recovery.cli.output import connect
+    from recovery.cli.connection import connect
 
     resources = connect(needs_redis=False)
     print_whole(resources, "watch", operations.find(resources, number), json=json, watch=True)
@@ -96,8 +95,8 @@ def report(
     json: JsonOption = False,
 ) -> None:
     from recovery import operations
+    from recovery.cli.connection import connect
     from recovery.cli.operation_report import print_results, write_file
-    from recovery.cli.output import connect
 
     resources = connect(needs_redis=False)
     operation = operations.find(resources, number)

@@ -45,8 +45,8 @@ def print_followed(
     watch: bool,
 ) -> None:
     """Print an operation by `show`, or as JSON with a sample of its processes; with `watch`, follow it first."""
-    from recovery.cli.envelope import print_json
     from recovery.cli.operation_json import as_dict, sample
+    from recovery.cli.output import print_json
     from recovery.operations import progress
 
     if watch:

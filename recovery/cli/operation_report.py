@@ -32,8 +32,7 @@ def print_results(
     resources: Resources, operation: Operation, states: Sequence[ResultState], limit: int | None, *, json: bool
 ) -> None:
     """As a table of the first ones, or as one JSON object with all, unless there is a limit."""
-    from recovery.cli.envelope import stream_json
-    from recovery.cli.output import console
+    from recovery.cli.output import console, stream_json
     from recovery.cli.text_tables import print_rows
 
     if json:

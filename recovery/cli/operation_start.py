@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from recovery.cli.command_options import DURATION, YES, Command, duration
+from recovery.cli.command_options import DURATION, YES, Command, JsonOption, duration, paragraphs
 from recovery.cli.operation_options import NeededReason, WatchOption, print_whole
-from recovery.cli.output import JsonOption, paragraphs
 from recovery.cli.shell_completion import complete_actor, complete_kind, complete_search
 
 START = """Order an operation on the processes that a selection matches, in the language of `recovery find`.
@@ -72,7 +71,7 @@ def start(  # noqa: PLR0913
     json: JsonOption = False,
 ) -> None:
     from recovery import operations
-    from recovery.cli.output import connect
+    from recovery.cli.connection import connect
 
     asked = operations.Asked(
         kind=kind,

@@ -1,38 +1,30 @@
-"""What all commands share: settings with the options given, consoles, the one error message, ages.
+"""What all commands print by: consoles, the one error message, and JSON.
 
 All that people read goes through `PlainConsole`: what somebody named is no markup, and no escape sequence. Programs
-read JSON, which has escapes of its own.
+read JSON, which has escapes of its own: with `--json` a command prints one object, which names its version and the
+command. docs/commands.md describes each.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, Any
 
-import typer
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from recovery.cli import counting
-from recovery.errors import ServerUnavailable
-from recovery.settings import Settings, load
 from recovery.wording import printable, printable_lines
 
-if TYPE_CHECKING:
-    from recovery.engine import Resources
-
-AppOption = Annotated[
-    str | None,
-    typer.Option(
-        "--app", "-A", help="Your Recovery object, package.module:name; default: RECOVERY_APP.", metavar="APP"
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs (docs/commands.md).")]
+JSON_VERSION = 1
+"""Of the shape of what `--json` prints. A key may be added within a version; one that goes, or means something else,
+makes a new one."""
 
 UNLIMITED = 100_000
 """Characters of a line that goes to a pipe or a file: what is copied or searched there is not wrapped."""
@@ -43,16 +35,6 @@ _LONG = re.compile(rf"\S{{{MAX_WORD + 1},}}")
 
 _WORD = re.compile(r"\s*(?:[^\s`]*`[^`\n]{1,200}`\S*|\S+)\s*")
 """What is not broken when a text is wrapped: a word, or a command in backticks, which people copy."""
-
-_LOCAL = re.compile(r"(?:mongodb|redis)://(?:127\.0\.0\.1|localhost):(\d+)(?:/.*)?")
-
-ANSWER_TIMEOUT = 3.0
-"""Seconds that a server has to answer a command; one that is only slow answers in one."""
-
-
-def paragraphs(text: str) -> str:
-    """A command's help as Typer wants it: no line breaks but between paragraphs."""
-    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
 class PlainConsole(Console):
@@ -133,36 +115,24 @@ def fail(message: str, notes: Iterable[str] = ()) -> None:
         messages().print(text)
 
 
-def connect(settings: Settings | None = None, *, needs_redis: bool = True) -> Resources:
-    """Connections to servers that were found to answer; unless it `needs_redis`, that one is not asked. Raises
-    ServerUnavailable."""
-    from recovery.engine import Resources
-    from recovery.store import check_server, wait_for_no_monitor
-
-    settings = settings or load()
-    wait_for_no_monitor()
-    try:
-        check_server(settings.mongo_uri, timeout=ANSWER_TIMEOUT)
-        resources = Resources.connect(settings)
-        if needs_redis:
-            resources.broker.check()
-    except ServerUnavailable as error:
-        if command := _up(settings):
-            error.add_note(f"With these settings: `{command}`")
-        raise
-    counting.begin(resources)
-    return resources
-
-
-def _up(settings: Settings) -> str | None:
-    """`recovery up` for servers on this machine, on other ports than its own defaults; None for others."""
-    found = [_LOCAL.fullmatch(address) for address in (settings.mongo_uri, settings.broker_url)]
-    ports = [one[1] for one in found if one]
-    if len(ports) < 2 or ports == ["27017", "6379"]:
-        return None
-    return f"recovery up --mongo-port {ports[0]} --redis-port {ports[1]}"
-
-
 def seconds_between(earlier: datetime | None, later: datetime) -> float | None:
     """How long it was from one moment to another."""
     return None if earlier is None else max(0.0, (later - earlier).total_seconds())
+
+
+def print_json(command: str, found: Mapping[str, Any]) -> None:
+    """Print what a command found. Times are ISO 8601 in UTC, ages and durations are seconds."""
+    print(_dumped({"version": JSON_VERSION, "command": command, **found}))
+
+
+def stream_json(command: str, found: Mapping[str, Any], name: str, rows: Iterable[Any]) -> None:
+    """The same with `rows` under a name at its end, each printed as it comes: there may be millions. Cut off in between
+    it is no JSON."""
+    sys.stdout.write(f"{_dumped({'version': JSON_VERSION, 'command': command, **found})[:-1]}, {_dumped(name)}: [")
+    for place, row in enumerate(rows):
+        sys.stdout.write(f"{', ' if place else ''}{_dumped(row)}")
+    sys.stdout.write("]}\n")
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, default=datetime.isoformat)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from recovery.cli.command_options import Command, CommandGroup, ReasonOption
-from recovery.cli.output import JsonOption, paragraphs
+from recovery.cli.command_options import Command, CommandGroup, JsonOption, ReasonOption, paragraphs
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -87,8 +86,8 @@ def group(of: Settings) -> typer.Typer:
 
 
 def _list(of: Settings, json: bool) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
 
     found = of.look(connect(needs_redis=of.needs_redis))
     if json:
@@ -98,8 +97,8 @@ def _list(of: Settings, json: bool) -> None:
 
 
 def _show(of: Settings, name: str, json: bool) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
 
     found = {"name": name, **of.one(of.kind()(connect(needs_redis=False)).get(name))}
     if json:
@@ -109,7 +108,7 @@ def _show(of: Settings, name: str, json: bool) -> None:
 
 
 def _set(of: Settings, name: str, settings: list[str], reason: str, json: bool) -> None:
-    from recovery.cli.output import connect
+    from recovery.cli.connection import connect
     from recovery.cli.setting_values import parse
 
     changes = parse(of.kind().kind, settings, name)
@@ -119,7 +118,7 @@ def _set(of: Settings, name: str, settings: list[str], reason: str, json: bool) 
 
 
 def _unset(of: Settings, name: str, settings: list[str], reason: str, json: bool) -> None:
-    from recovery.cli.output import connect
+    from recovery.cli.connection import connect
     from recovery.cli.setting_values import check_names
 
     check_names(of.kind().kind, settings, f"unset {name} {' '.join(settings)}")
@@ -130,8 +129,7 @@ def _unset(of: Settings, name: str, settings: list[str], reason: str, json: bool
 
 def _tell_changed(of: Settings, how: str, name: str, stored: Stored[Any], names: list[str], json: bool) -> None:
     """Tell what holds now that these settings were changed."""
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import console
+    from recovery.cli.output import console, print_json
     from recovery.cli.reach import not_reached
     from recovery.cli.setting_values import effective_line
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recovery.cli.command_options import Command, YesOption
-from recovery.cli.output import JsonOption, paragraphs
+from recovery.cli.command_options import Command, JsonOption, YesOption, paragraphs
 from recovery.cli.shell_completion import complete_actor, complete_process
 
 if TYPE_CHECKING:
@@ -49,8 +48,8 @@ def restart(
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
     from recovery.engine.lookup import resolve
     from recovery.engine.operators.redo import preview_redo, redo_process
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.command_options import Command, ReasonOption
-from recovery.cli.output import JsonOption, connect, paragraphs
+from recovery.cli.command_options import Command, JsonOption, ReasonOption, paragraphs
+from recovery.cli.connection import connect
 from recovery.cli.override_commands import Found, Help, Settings, group
 from recovery.cli.shell_completion import complete_type
 
@@ -81,8 +81,7 @@ def enable(name: Name, reason: ReasonOption = "", json: JsonOption = False) -> N
 
 
 def _say(how: str, name: str, text: str, changed: bool, disabled: TypeDisabled | None, json: bool) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import console
+    from recovery.cli.output import console, print_json
 
     if json:
         print_json(f"process-type {how}", {"name": name, "changed": changed, "disabled": _as_dict(disabled)})

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.command_options import DURATION, Command, CommandGroup, duration
-from recovery.cli.output import AppOption, JsonOption, paragraphs
+from recovery.cli.command_options import DURATION, AppOption, Command, CommandGroup, JsonOption, duration, paragraphs
 from recovery.cli.shell_completion import complete_actor, complete_type
 
 if TYPE_CHECKING:
@@ -78,8 +77,7 @@ def explain(  # noqa: PLR0913
 ) -> None:
     from random import Random
 
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import console
+    from recovery.cli.output import console, print_json
     from recovery.errors import InputError
     from recovery.retry import explain_code, explain_couchbase, explain_error, explain_reason
     from recovery.retry.catalogues.couchbase import is_idempotent
@@ -147,8 +145,7 @@ def delays(  # noqa: PLR0913
 ) -> None:
     from random import Random
 
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import console
+    from recovery.cli.output import console, print_json
     from recovery.records import RetryOptions
     from recovery.wording import show_age
 
@@ -181,7 +178,7 @@ def delays(  # noqa: PLR0913
 def _policy(given: RetryOptions, actor: str | None, process_type: str | None) -> Backoff:
     """What holds: what was given here, then what is set. Raises InputError for what contradicts itself or is not there,
     or for what is not tried again at all."""
-    from recovery.cli.output import connect
+    from recovery.cli.connection import connect
     from recovery.engine.operators.overrides import ActorOverrides, ProcessTypeOverrides
     from recovery.errors import InputError
     from recovery.retry import Backoff

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from recovery.cli.awaiting import go_on
-from recovery.cli.command_options import DURATION, Command, duration
-from recovery.cli.output import JsonOption, paragraphs
+from recovery.cli.command_options import DURATION, Command, JsonOption, duration, paragraphs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +39,8 @@ def run(
     ] = "1h",  # type: ignore[assignment]
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console
     from recovery.demo import workload
     from recovery.demo.options import Options
     from recovery.wording import count
@@ -65,7 +65,7 @@ def run(
 
 
 def _tell(out: Console, runs: Sequence[workload.Run], good: int, seconds: float, *, json: bool) -> None:
-    from recovery.cli.envelope import print_json
+    from recovery.cli.output import print_json
     from recovery.wording import show_age
 
     if json:

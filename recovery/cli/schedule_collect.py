@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from recovery.cli.command_options import YES
-from recovery.cli.output import JsonOption
+from recovery.cli.command_options import YES, JsonOption
 
 HELP = """Order an operation of the kind collect at each slot of a schedule, applied as soon as its plan is made.
 
@@ -33,7 +32,7 @@ def collect(  # noqa: PLR0913
     yes: Annotated[bool, typer.Option(YES, help="Don't ask on a terminal.")] = False,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.output import connect
+    from recovery.cli.connection import connect
     from recovery.cli.removals import agree_to_removal
     from recovery.cli.schedule_commands import tell
     from recovery.engine.operators.saved_searches import read_search

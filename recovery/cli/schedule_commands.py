@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.command_options import Command, CommandGroup, ReasonOption
-from recovery.cli.output import JsonOption, paragraphs
+from recovery.cli.command_options import Command, CommandGroup, JsonOption, ReasonOption, paragraphs
 from recovery.cli.schedule_collect import HELP as COLLECT
 from recovery.cli.schedule_collect import collect
 from recovery.cli.shell_completion import complete_schedule, complete_type
@@ -102,8 +101,8 @@ group.command("collect", cls=Command, help=paragraphs(COLLECT))(collect)
 
 @group.command("list", cls=Command, help=paragraphs(LIST))
 def list_(json: JsonOption = False) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
     from recovery.cli.schedule_view import as_dict, print_all
 
     read = connect(needs_redis=False).store.schedules.all_with_damaged()
@@ -117,8 +116,7 @@ def list_(json: JsonOption = False) -> None:
 
 @group.command(cls=Command, help=paragraphs(SHOW))
 def show(name: Name, json: JsonOption = False) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import console
+    from recovery.cli.output import console, print_json
     from recovery.cli.schedule_view import as_dict, print_one
 
     schedule = _schedules(needs_redis=False).get(name)
@@ -158,8 +156,7 @@ def enable(name: Name, reason: Needed = "", json: JsonOption = False) -> None:
 
 @group.command(cls=Command, help=paragraphs(REMOVE))
 def remove(name: Name, reason: ReasonOption = "", json: JsonOption = False) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import console
+    from recovery.cli.output import console, print_json
 
     schedule = _schedules().remove(name, reason)
     if json:
@@ -197,8 +194,7 @@ def trigger(
     force: Annotated[bool, typer.Option("--force", help="Also beside one that runs.")] = False,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import console
+    from recovery.cli.output import console, print_json
 
     result = _schedules().trigger(name, reason, force=force)
     if json:
@@ -209,7 +205,7 @@ def trigger(
 
 
 def _schedules(*, needs_redis: bool = True) -> Schedules:
-    from recovery.cli.output import connect
+    from recovery.cli.connection import connect
     from recovery.engine.operators.schedules import Schedules
 
     return Schedules(connect(needs_redis=needs_redis))
@@ -217,8 +213,7 @@ def _schedules(*, needs_redis: bool = True) -> Schedules:
 
 def tell(how: str, schedule: Schedule, done: str, json: bool) -> None:
     """Say what a schedule is by now."""
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import console
+    from recovery.cli.output import console, print_json
     from recovery.cli.schedule_view import as_dict, moment, selection_in_words, why
 
     if json:

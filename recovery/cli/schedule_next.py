@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from itertools import islice
 from zoneinfo import ZoneInfo
 
-from recovery.cli.envelope import print_json
-from recovery.cli.output import connect, console
+from recovery.cli.connection import connect
+from recovery.cli.output import console, print_json
 from recovery.engine.operators.schedules import Schedules
 from recovery.errors import InputError
 from recovery.records.schedule import DEFAULTS, Plan

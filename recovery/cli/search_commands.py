@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recovery.cli.command_options import Command, CommandGroup
-from recovery.cli.output import JsonOption, paragraphs
+from recovery.cli.command_options import Command, CommandGroup, JsonOption, paragraphs
 from recovery.cli.shell_completion import complete_saved, complete_search
 
 if TYPE_CHECKING:
@@ -55,8 +54,8 @@ def save(
     replace: Annotated[bool, typer.Option("--replace", help="In the place of the one that is there.")] = False,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
     from recovery.engine.operators.saved_searches import save_search
 
     saved = save_search(connect(needs_redis=False), name, search, reason, replace=replace)
@@ -68,8 +67,8 @@ def save(
 
 @group.command("list", cls=Command, help=paragraphs(LIST))
 def list_(json: JsonOption = False) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
     from recovery.cli.text_tables import print_rows
     from recovery.engine.operators.saved_searches import unreadable
 
@@ -94,8 +93,8 @@ def remove(
     reason: Reason = "",
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
     from recovery.engine.operators.saved_searches import remove_search
 
     removed = remove_search(connect(needs_redis=False), name, reason)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.command_options import Command
-from recovery.cli.output import AppOption, JsonOption, paragraphs
+from recovery.cli.command_options import AppOption, Command, JsonOption, paragraphs
 from recovery.errors import IndexConflict, InputError, ServerError, ServerUnavailable
 
 if TYPE_CHECKING:
@@ -107,8 +106,8 @@ def init(
     with_roles: Annotated[bool, typer.Option("--roles", help="Make roles for MongoDB's users, too.")] = False,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
     from recovery.cli.text_tables import Labelled
     from recovery.engine.operators.stored_selections import (
         rewrite_signed_ages,

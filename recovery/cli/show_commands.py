@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recovery.cli.command_options import Command
+from recovery.cli.command_options import Command, JsonOption, paragraphs
 from recovery.cli.history import history_entry, print_history
-from recovery.cli.output import JsonOption, paragraphs
 from recovery.cli.shell_completion import complete_process
 
 if TYPE_CHECKING:
@@ -72,8 +71,8 @@ def show(
     history: Annotated[bool, typer.Option("--history", help="What it came to before it was restarted, too.")] = False,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
     from recovery.engine.lookup import resolve
 
     resources = connect(needs_redis=False)

@@ -7,8 +7,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from recovery.cli.command_options import DURATION, Command, duration
-from recovery.cli.output import AppOption, JsonOption, paragraphs
+from recovery.cli.command_options import DURATION, AppOption, Command, JsonOption, duration, paragraphs
 from recovery.cli.shell_completion import complete_type
 
 START_HELP = """Start a process of your application and print its id.
@@ -59,8 +58,8 @@ def start(  # noqa: PLR0913
 ) -> None:
     from recovery import tracing
     from recovery.cli.awaiting import await_result, goes_on
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
     from recovery.engine import load_app
     from recovery.records.search_names import parse_labels
     from recovery.records.values import plain_failure

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recovery.cli.command_options import Command, ReasonOption
-from recovery.cli.output import JsonOption, paragraphs
+from recovery.cli.command_options import Command, JsonOption, ReasonOption, paragraphs
 from recovery.cli.shell_completion import complete_type
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def sweep(
     reason: ReasonOption = "",
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.output import connect
+    from recovery.cli.connection import connect
     from recovery.settings import load
     from recovery.sweep import WHY, ask, java, report_of
 
@@ -97,8 +96,7 @@ def _followed(resources: Resources, operation: Operation, *, here: bool, quiet: 
 def _print(found: dict[str, Any], *, json: bool) -> None:
     from rich.text import Text
 
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import console
+    from recovery.cli.output import console, print_json
     from recovery.cli.text_tables import Labelled
 
     if json:

@@ -17,8 +17,7 @@ from typing import Annotated
 import typer
 
 from recovery.cli import first_process
-from recovery.cli.command_options import DURATION, Command, duration
-from recovery.cli.output import AppOption, JsonOption, paragraphs
+from recovery.cli.command_options import DURATION, AppOption, Command, JsonOption, duration, paragraphs
 from recovery.errors import InputError, SettingsError
 from recovery.installed import advice
 from recovery.setting_forms import LogFormat
@@ -120,8 +119,7 @@ def ping(
 ) -> None:
     import socket
 
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import console
+    from recovery.cli.output import console, print_json
     from recovery.queue import Broker
 
     if not MIN_PING <= timeout <= MAX_PING:

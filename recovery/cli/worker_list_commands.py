@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from recovery.cli.command_options import Command
-from recovery.cli.output import JsonOption, paragraphs
+from recovery.cli.command_options import Command, JsonOption, paragraphs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,8 +29,8 @@ QUEUES_SHOWN = 5
 
 
 def workers(json: JsonOption = False) -> None:
-    from recovery.cli.envelope import print_json
-    from recovery.cli.output import connect, console
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
     from recovery.cli.text_tables import print_rows
     from recovery.health.live_workers import START
     from recovery.health.versions import live_versions

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from recovery.cli import counting
+from recovery.cli import connection
 from recovery.cli.main import _unless_half_made, app
 from recovery.cli.on_demand import MODULES, build
 from recovery.settings import Settings
@@ -56,7 +56,7 @@ def imported(line: list[str], env: dict[str, str]) -> set[str]:
         "try: main()\n"
         "finally: print(*sys.modules, file=sys.stderr)"
     )
-    clean = {name: value for name, value in environment(env).items() if name != counting.FOLDER}
+    clean = {name: value for name, value in environment(env).items() if name != connection.FOLDER}
     done = subprocess.run([sys.executable, "-c", source], env=clean, capture_output=True, text=True, cwd=ROOT)
     return set(done.stderr.splitlines()[-1].split())
 

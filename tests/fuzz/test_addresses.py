@@ -164,7 +164,7 @@ def test_commands_show_no_password(
     draw = random.Random(seed)
     caplog.set_level(logging.DEBUG)
     # Nobody answers; to wait for that takes most of the time.
-    monkeypatch.setattr("recovery.cli.output.ANSWER_TIMEOUT", 0.1)
+    monkeypatch.setattr("recovery.cli.connection.ANSWER_TIMEOUT", 0.1)
     monkeypatch.setattr("recovery.health.doctor.ASK_TIMEOUT", 0.1)
     for _ in range(rounds):
         given = address(draw).replace("\0", "")

@@ -164,7 +164,7 @@ class Cluster:
             {"RECOVERY_CONFIG": str(self._file("unknown.toml", f"mongo_password = '{raw}'"))},
             {"RECOVERY_MONGO_PASSWORD": raw},
         ]  # fmt: skip
-        names = ("recovery.cli.output", "recovery.health.mongodb_server", "recovery.health.doctor")
+        names = ("recovery.cli.connection", "recovery.health.mongodb_server", "recovery.health.doctor")
         with ExitStack() as stack:
             for name in names[:2]:
                 stack.enter_context(patch(f"{name}.ANSWER_TIMEOUT", 0.2))

@@ -322,7 +322,7 @@ def test_status_and_doctor_say_so(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in ("recovery.cli.output", "recovery.health.mongodb_server"):
+    for module in ("recovery.cli.connection", "recovery.health.mongodb_server"):
         monkeypatch.setattr(f"{module}.ANSWER_TIMEOUT", 0.3)
     for name, value in servers.environment("worker").items():
         monkeypatch.setenv(name, value)

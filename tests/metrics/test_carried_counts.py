@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from recovery import metrics
-from recovery.cli import counting
+from recovery.cli import connection
 from recovery.engine import Resources
 from recovery.errors import StoreUnavailable
 from recovery.metrics import registry
@@ -22,8 +22,8 @@ from tests.world import World
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "TIME_LIMIT", 30.0)
-    monkeypatch.setattr(counting, "_connected", [])  # another test's, whose command did not come to its end
+    monkeypatch.setattr(connection, "TIME_LIMIT", 30.0)
+    monkeypatch.setattr(connection, "_connected", [])  # another test's, whose command did not come to its end
 
 
 def requeues(actor: str) -> float:
@@ -32,11 +32,11 @@ def requeues(actor: str) -> float:
 
 def ran(settings: Settings, actor: str, times: int) -> None:
     """A command that counts so much, and ends."""
-    counting.begin(Resources.connect(settings))
+    connection.begin(Resources.connect(settings))
     for _ in range(times):
         metrics.REQUEUES.labels("DUE", actor).inc()
         metrics.LAG.observe(0.7)
-    counting.leave()
+    connection.leave()
 
 
 def test_a_worker_takes_them_up_once(settings: Settings) -> None:
