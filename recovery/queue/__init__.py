@@ -14,7 +14,7 @@ from recovery.exports import exported
 
 if TYPE_CHECKING:
     from recovery.queue.broker import Broker
-    from recovery.queue.coordination import Kept, Places, Turns
+    from recovery.queue.coordination import Kept, Turns
     from recovery.queue.message import MessageId, encode, parse_id, remake
     from recovery.queue.remote import LIVES, SETTINGS_CHANGED
     from recovery.queue.signing import Signer, signer
@@ -25,7 +25,6 @@ __all__ = [
     "Broker",
     "Kept",
     "MessageId",
-    "Places",
     "Signer",
     "Turns",
     "encode",
@@ -38,7 +37,7 @@ __getattr__ = exported(
     __name__,
     {
         "broker": "Broker",
-        "coordination": "Kept Places Turns",
+        "coordination": "Kept Turns",
         "message": "MessageId encode parse_id remake",
         "remote": "LIVES SETTINGS_CHANGED",
         "signing": "Signer signer",

@@ -1,5 +1,5 @@
 """What workers tell each other through Redis beside messages: whose turn it is to apply what ends in a large process
-(`Turns`), who scans just now (`Places`), and whether Redis lost its data (`Kept`).
+(`Turns`), and whether Redis lost its data (`Kept`).
 
 All of it is a hint: what is lost with Redis costs time, and never work.
 """
@@ -73,36 +73,6 @@ class Turns:
 
 def _texts(found: Any) -> tuple[str, ...]:
     return tuple(text.decode(errors="replace") for text in found or ())
-
-
-SCANNING_KEY = "recovery.scanning"
-PLACE_LIFETIME = 10
-"""Seconds after which one who said that he scans, and not that he has ended, counts no more: longer than the other
-scanners of a worker have their turns."""
-
-
-@translated
-class Places(Addressed):
-    """Who scans just now: scanners of many workers share what is overdue, and none of them leads.
-
-    While Redis is away two look at the same page, and one of them in vain. The share of a scanner that died is looked
-    at a while later.
-    """
-
-    def take(self, name: str) -> tuple[int, int]:
-        """The place of `name` among those who scan, from 0, and how many they are. By Redis's clock."""
-        now, _ = self._redis.time()
-        with self._redis.pipeline(transaction=False) as pipeline:
-            pipeline.zadd(SCANNING_KEY, {name: now})
-            pipeline.zrangebyscore(SCANNING_KEY, now - PLACE_LIFETIME, now + PLACE_LIFETIME)
-            pipeline.pexpire(SCANNING_KEY, 10 * PLACE_LIFETIME * 1000)
-            _, names, _ = pipeline.execute()
-        there = sorted({name, *(one.decode(errors="replace") for one in names)})
-        return there.index(name), len(there)
-
-    def leave(self, name: str) -> None:
-        """It scans no more."""
-        self._redis.zrem(SCANNING_KEY, name)
 
 
 KEPT_KEY = "recovery.kept"

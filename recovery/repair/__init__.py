@@ -1,22 +1,30 @@
 """From findings to compare-and-sets. `Repairer` runs the engine's own steps again, in batches."""
 
 from recovery.repair.changed import Changed
-from recovery.repair.diagnosis import Diagnosis, Reading, diagnose, judge, readings
+from recovery.repair.diagnosis import (
+    Diagnosis,
+    Reading,
+    diagnose,
+    judge,
+    keep_empty,
+    look_around,
+    look_at_all,
+    readings,
+)
 from recovery.repair.redis_loss import RedisLoss
 from recovery.repair.repairer import Done, Repaired, Repairer
-from recovery.repair.requeue_pace import Later, Pace
-from recovery.repair.surroundings import keep_empty, look_around, look_at_all
+from recovery.repair.requeue_pace import Later, RequeuePace
 
 __all__ = [
     "Changed",
     "Diagnosis",
     "Done",
     "Later",
-    "Pace",
     "Reading",
     "RedisLoss",
     "Repaired",
     "Repairer",
+    "RequeuePace",
     "diagnose",
     "judge",
     "keep_empty",

@@ -1,5 +1,8 @@
-"""Applying decisions again, those of a process together: those that a majority has. One that a majority does not have
-yet stays overdue until it has.
+"""Repairs that end tasks: by an error, because all attempts were lost or the task's time is over, and by applying what
+has ended.
+
+Decisions of a process are applied together, if a majority has them. One that a majority does not have yet stays overdue
+until it has.
 """
 
 from __future__ import annotations
@@ -8,10 +11,15 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from recovery import metrics
+from recovery import metrics, tracing
 from recovery.engine import Applied, Applier, Ended, Resources, ended_portions, is_of_servers, read_each
 from recovery.errors import DamagedRecord
+from recovery.records import ErrorInfo
+from recovery.records.ids import new_pass
 from recovery.repair.changed import Changed, of_each, of_records
+from recovery.retry.codes import TASK_TIMEOUT, WORK_TIMEOUT
+from recovery.retry.reasons import UNKNOWN, WORKER_LOST
+from recovery.rules import Finding, Repair, Rule, Surroundings
 
 log = logging.getLogger(__name__)
 
@@ -59,9 +67,96 @@ class Applying:
         self._postpone(decision_id)
 
 
+class EndRepairs:
+    """What ends a task, and what becomes of one that has ended."""
+
+    def __init__(self, resources: Resources, applying: Applying) -> None:
+        self._store, self._applying = resources.store, applying
+        self.actions = {
+            Repair.APPLY: self._apply,
+            Repair.FAIL: self._fail,
+            Repair.END_OVERDUE: self._end_overdue,
+        }
+
+    def _apply(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
+        return self._applying.apply([f.record for f in findings])
+
+    def _fail(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
+        alike: dict[tuple[str, str | None], list[str]] = defaultdict(list)
+        for finding in findings:
+            assert finding.decision is not None
+            alike[finding.decision.actor, finding.decision.last_loss].append(finding.record)
+        holders = holders_of(findings) if rule is Rule.WORKER_LOST else None
+        failed: list[str] = []
+        for (actor, last), ids in alike.items():
+            error = _timeout_error(rule, actor, last, around)
+            failed_now = self._store.requeues.fail(ids, error, new_pass(), holders)
+            failed += failed_now
+            count_timeouts(actor, len(failed_now))
+        over = set(failed)
+        lost = (f.decision for f in findings if f.decision is not None and f.record in over)
+        tracing.repaired(rule.value, tracing.repairing(lost, self._store.decisions.claims), "ended")
+        self._applying.apply(failed)
+        return of_records(failed)
+
+    def _end_overdue(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
+        by_actor: dict[str, list[str]] = defaultdict(list)
+        for finding in findings:
+            assert finding.decision is not None
+            by_actor[finding.decision.actor].append(finding.record)
+        failed: list[str] = []
+        for actor, ids in by_actor.items():
+            limit = around.actor(actor).task_limit
+            if limit is None:
+                continue
+            message = f"{actor} was not done within its task_timeout of {limit.seconds:g} s"
+            error = ErrorInfo(
+                kind="TaskTimeout", message=message, code=TASK_TIMEOUT.number, reason=UNKNOWN.name, actor=actor
+            )
+            failed += self._store.requeues.out_of_time(ids, actor, limit, error, new_pass())
+        self._applying.apply(failed)
+        return of_records(failed)
+
+
 def _of_each_process(ended: Iterable[Ended]) -> list[list[Ended]]:
     """These as they may be applied together; one that failed alone."""
     found: dict[object, list[Ended]] = defaultdict(list)
     for one in ended:
         found[one.decision.id if one.failed else (one.process_id, one.decision.epoch)].append(one)
     return list(found.values())
+
+
+def count_timeouts(actor: str, count: int) -> None:
+    """Count attempts that were lost: in all, and of their actor."""
+    metrics.WORK_TIMEOUTS.inc(count)
+    metrics.ACTOR_WORK_TIMEOUTS.labels(actor).inc(count)
+
+
+def holders_of(findings: Sequence[Finding]) -> list[str]:
+    """Return who holds the decisions that were judged."""
+    return sorted({f.decision.worker for f in findings if f.decision is not None and f.decision.worker})
+
+
+def _timeout_error(rule: Rule, actor: str, last: str | None, around: Surroundings) -> ErrorInfo:
+    """Why a task ends without a result; `last` says how the process of its last attempt had ended, if that is known."""
+    preferences = around.actor(actor)
+    off = (
+        "it is not idempotent"
+        if preferences.restart_after_work_timeout is None
+        else "restart_after_work_timeout is off"
+    )
+    if preferences.restarts_lost_attempts:
+        why = f"lost {preferences.max_work_timeouts} attempts (max_work_timeouts)"
+        why += f"; the last one's process {last}" if last else ""
+    elif rule is Rule.WORKER_LOST or last:
+        lost = f"'s process {last}" if last else " lost its worker"
+        return _work_timeout(f"{actor}{lost}, and {off}", actor)
+    else:
+        why = f"brought no result within {preferences.worker_timeout:g} s, and {off}"
+    return _work_timeout(f"{actor} {why}", actor)
+
+
+def _work_timeout(message: str, actor: str) -> ErrorInfo:
+    return ErrorInfo(
+        kind="WorkTimeout", message=message, code=WORK_TIMEOUT.number, reason=WORKER_LOST.name, actor=actor
+    )

@@ -1,21 +1,32 @@
-"""Repairs of processes: their starts, graphs, records and ends. Each is decided from what is read anew, and its write
-repeats that condition; see `store.lifecycle.graph_recovery`."""
+"""Repairs of processes: their starts, records and ends, and what operators are to see of those that broke.
+
+Each is decided from what is read anew, and its write repeats that condition; see `store.lifecycle.graph_recovery`.
+
+Metrics: recovery_process_timeouts by type, recovery_processes_ended.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import islice
 
-from recovery.engine import Resources, break_off, enqueue, finish_process, register
+from recovery import metrics
+from recovery.engine import Resources, batch_or_each, break_off, enqueue, finish_process, list_again, register
 from recovery.engine.end.abort import finish_abort
+from recovery.engine.end.breaking import list_interruption, remove_superseded
+from recovery.engine.end.marking import mark, order_markers
 from recovery.engine.end.redo import carry_out
 from recovery.engine.end.removal import finish_removal, take_off_marks
-from recovery.records import Decision, DecisionState, ErrorInfo, Process, Task
-from recovery.records.ids import split_record_id
-from recovery.repair.changed import Changed, of_count, of_each, of_records
+from recovery.metrics import counting
+from recovery.records import Decision, DecisionState, ErrorInfo, Process, ProcessState, Task
+from recovery.records.ids import record_id, split_record_id
+from recovery.repair.changed import Changed, of_batch, of_count, of_each, of_records
 from recovery.repair.ended_tasks import Applying
-from recovery.rules import Finding, Repair, Rule, Snapshot, Surroundings, judge_process
+from recovery.retry.codes import PROCESS_TIMEOUT
+from recovery.retry.reasons import UNKNOWN
+from recovery.rules import Finding, Repair, Rule, Snapshot, Surroundings, is_late, judge_process
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +39,6 @@ class ProcessRepairs:
         self._applying = applying
         self.actions = {
             Repair.STAMP: self._stamp,
-            Repair.APPLY: self._apply,
             Repair.ENQUEUE_READY: self._enqueue_ready,
             Repair.REGISTER_START: self._register_start,
             Repair.FINISH_PROCESS: self._finish_process,
@@ -38,6 +48,10 @@ class ProcessRepairs:
             Repair.FINISH_REDO: self._finish_redo,
             Repair.FINISH_REMOVAL: self._finish_removal,
             Repair.TAKE_OFF_MARK: self._take_off_mark,
+            Repair.COUNT_OVERDUE: self._count_overdue,
+            Repair.BREAK_OVERDUE: self._break_overdue,
+            Repair.LIST_AGAIN: self._list_again,
+            Repair.WRITE_MARKER: self._write_marker,
             Repair.REPORT: self._report,
         }
 
@@ -45,9 +59,6 @@ class ProcessRepairs:
         ids, store = [f.record for f in findings], self._store
         lacking = store.requeues.stamp(ids) + store.processes.stamp(ids) + store.graphs.stamp(ids)
         return of_count(ids, lacking + store.unreachable_deadlines.stamp(ids))
-
-    def _apply(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
-        return self._applying.apply([f.record for f in findings])
 
     def _enqueue_ready(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
         return of_records(enqueue(self._resources, [f.record for f in findings]))
@@ -137,10 +148,83 @@ class ProcessRepairs:
         ids = [f.record for f in findings]
         return of_count(ids, take_off_marks(self._resources, ids))
 
+    def _list_again(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
+        return of_each([f.record for f in findings], lambda record: list_again(self._resources, record))
+
+    def _write_marker(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
+        return of_batch([f.record for f in findings], lambda some: of_records(mark(self._resources, some)))
+
     def _report(self, rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
         for finding in findings:
             log.warning("%s: %s: %s; nothing was changed", rule, finding.record, finding.evidence)
         return Changed()
+
+    def _count_overdue(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
+        counted = Changed()
+        for process_type, ids in self._by_type(findings).items():
+            seconds = around.process_type(process_type).process_timeout
+            late = self._store.processes.note_timeouts(ids, process_type, seconds)
+            metrics.PROCESS_TIMEOUTS.labels(process_type).inc(late)
+            counted += of_count(ids, late)
+        return counted
+
+    def _break_overdue(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
+        """Those that have a graph: of a broken process without one nobody would finish the start, or go on from what
+        was decided. The rules on that come first; where they were not carried out, the next look breaks it. And none
+        that is not late any more: it was set running again, or was done again, since it was judged."""
+        by_life: dict[tuple[str, int | None], list[Process]] = defaultdict(list)
+        running = [
+            process
+            for process in self._store.processes.briefs(f.record for f in findings).values()
+            if process.state is ProcessState.RUNNING and is_late(process, around)
+        ]
+        lacking = self._store.graphs.absent(process.id for process in running)
+        for process in running:
+            if process.id not in lacking:
+                by_life[process.type, process.reopened].append(process)
+        broken = Changed()
+        for key, some in by_life.items():
+            broken += self._break_alike(key, some, around)
+        return broken
+
+    def _break_alike(
+        self, alike: tuple[str, int | None], processes: Sequence[Process], around: Surroundings
+    ) -> Changed:
+        """List processes of a type that were set running as often, then break them: none is broken and not listed."""
+        process_type, reopened = alike
+        ids = [process.id for process in processes]
+        seconds = around.process_type(process_type).process_timeout
+        message = f"the process was not done within its process_timeout of {seconds:g} s"
+        error = ErrorInfo(kind="ProcessTimeout", message=message, code=PROCESS_TIMEOUT.number, reason=UNKNOWN.name)
+        for process in processes:
+            list_interruption(self._resources, process, error, restarts=reopened or 0)
+        marker = order_markers(self._resources, processes, error)
+        late = self._store.processes.break_late(ids, process_type, seconds, error, reopened, marker)
+        if late and marker is not None:
+            batch_or_each(ids, lambda some: len(mark(self._resources, some)))
+        if late < len(ids):
+            remove_superseded(self._resources, ids, error)
+            self._unlist_counted(ids, error)
+        metrics.PROCESS_TIMEOUTS.labels(process_type).inc(late)
+        counting.ended(ProcessState.BROKEN, processes[:late])  # where somebody was first at some, which is hardly ever
+        return of_count(ids, late)
+
+    def _unlist_counted(self, process_ids: Sequence[str], error: ErrorInfo) -> None:
+        """Forget that those are late whose time another scanner has counted: nobody breaks them for it in this life."""
+        counted = {
+            record_id(process.id, process.start_task): process.times_reopened
+            for process in self._store.processes.committed_briefs(process_ids).values()
+            if process.state is ProcessState.RUNNING and process.timed_out_at is not None
+        }
+        self._store.interruptions.remove_kind(counted.items(), error.kind)
+        for record in counted:  # one that broke for its start task just then was not listed for that beside this
+            list_again(self._resources, record)
+
+    def _by_type(self, findings: Sequence[Finding]) -> dict[str, list[str]]:
+        by_type: dict[str, list[str]] = defaultdict(list)
+        for process in self._store.processes.briefs(f.record for f in findings).values():
+            by_type[process.type].append(process.id)
+        return by_type
 
 
 _KINDS = {Rule.CYCLE: "Cycle", Rule.TASK_MISSING: "RecordsLost", Rule.DECISION_MISSING: "RecordsLost"}

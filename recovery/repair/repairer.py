@@ -18,16 +18,12 @@ from recovery import metrics
 from recovery.engine import Applier, Resources
 from recovery.repair.changed import Changed
 from recovery.repair.damage_repairs import DamageRepairs
-from recovery.repair.ended_tasks import Applying
+from recovery.repair.ended_tasks import Applying, EndRepairs
 from recovery.repair.graph_repairs import GraphRepairs
-from recovery.repair.handover import HandOver
-from recovery.repair.interruptions import InterruptionRepairs
-from recovery.repair.markers import MarkerRepairs
 from recovery.repair.process_repairs import ProcessRepairs
 from recovery.repair.redis_loss import RedisLoss
-from recovery.repair.requeue_pace import Later, Pace
-from recovery.repair.requeueing import TaskRepairs
-from recovery.repair.timeouts import TimeoutRepairs
+from recovery.repair.requeue_pace import Later, RequeuePace
+from recovery.repair.requeueing import RequeueRepairs
 from recovery.rules import Finding, Repair, Rule, Surroundings
 from recovery.store import batches
 
@@ -45,6 +41,8 @@ class Repaired:
     """{rule: what its repairs changed, by process}."""
     postponed: Sequence[Later] = ()
     """Tasks that are to be requeued, and are not yet, for the `requeue_rate` of their actors: scanners do it then."""
+    is_outrun: bool = False
+    """Whether tasks were to be requeued, and others were first at most of them."""
 
     @property
     def done(self) -> Done:
@@ -56,19 +54,18 @@ class Repairer:
     """Repairs findings with the steps of the engine. `source` says on whose behalf: it is told with each repair. `pace`
     is that of requeues; by default one of its own."""
 
-    def __init__(self, resources: Resources, applier: Applier, source: str = "auto", pace: Pace | None = None) -> None:
+    def __init__(
+        self, resources: Resources, applier: Applier, source: str = "auto", pace: RequeuePace | None = None
+    ) -> None:
         self._source = source
-        self.hand_over, self.redis_loss = HandOver(resources), RedisLoss(resources)
+        self.requeues, self.redis_loss = RequeueRepairs(resources, pace), RedisLoss(resources)
         applying = Applying(resources, applier)
-        self._tasks = TaskRepairs(resources, applying, self.hand_over, pace)
         self._actions: dict[Repair, Action] = {
             **ProcessRepairs(resources, applying).actions,
             **GraphRepairs(resources).actions,
-            **self._tasks.actions,
-            **TimeoutRepairs(resources, applying).actions,
+            **self.requeues.actions,
+            **EndRepairs(resources, applying).actions,
             **DamageRepairs(resources, applying).actions,
-            **InterruptionRepairs(resources).actions,
-            **MarkerRepairs(resources).actions,
         }
 
     def repair(self, findings: Sequence[Finding], around: Surroundings) -> Done:
@@ -81,7 +78,7 @@ class Repairer:
         for finding in findings:
             groups[finding.rule, finding.repair].append(finding)
         done = dict[Rule, Changed]()
-        self._tasks.postponed = []
+        self.requeues.begin()
         if findings:  # before anything is queued
             self.redis_loss.look()
         for (rule, repair), group in groups.items():
@@ -98,7 +95,7 @@ class Repairer:
                     "%s: %s, %d of %d (source %s); first %s: %s",
                     rule, repair, changed, len(group), self._source, group[0].record, group[0].evidence,
                 )  # fmt: skip
-        return Repaired(done, self._tasks.postponed)
+        return Repaired(done, self.requeues.postponed, self.requeues.is_outrun)
 
 
 def _actor(finding: Finding) -> str:

@@ -42,7 +42,7 @@ class Later:
     most: float
 
 
-class Pace:
+class RequeuePace:
     """Splits a page of findings into what is done now and what is postponed. Not safe for threads."""
 
     def __init__(self, interval: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,61 +1,80 @@
-"""Repairs of single tasks: requeue, end with an error, enqueue, wait. All in batches."""
+"""Requeues: of tasks whose attempt or message is lost, and of delayed tasks that are due.
+
+One update of many queues the tasks again (`store.lifecycle.requeues`). Then they are handed over to workers: the
+database writes the new deadlines of their graphs while their messages are pushed, and a scanner that has more pages
+goes on with the next one meanwhile (`ahead`). If that is cut off, the decisions are queued and MESSAGE_LOST finds them.
+
+Metrics: recovery_requeues by rule and actor, recovery_requeue_lag_seconds.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from recovery import metrics, tracing
-from recovery.engine import Resources
+from recovery.engine import Resources, push
 from recovery.engine.end.fencing import withdraw_unwanted
 from recovery.limits import LONGEST
-from recovery.records import Decision, ErrorInfo
-from recovery.records.ids import new_pass
+from recovery.metrics import counting
+from recovery.records import Decision
+from recovery.records.ids import new_pass, split_record_id
 from recovery.repair.changed import Changed, of_records
-from recovery.repair.ended_tasks import Applying
-from recovery.repair.handover import HandOver
-from recovery.repair.requeue_pace import Later, Pace
-from recovery.retry.codes import WORK_TIMEOUT
-from recovery.retry.reasons import WORKER_LOST
+from recovery.repair.ended_tasks import count_timeouts, holders_of
+from recovery.repair.requeue_pace import Later, RequeuePace
 from recovery.rules import Finding, Repair, Rule, Surroundings
-from recovery.store import LOSSES_WITHOUT_DELAY
+from recovery.store import LOSSES_WITHOUT_DELAY, Queued
 
 log = logging.getLogger(__name__)
 
+OUTRUN = 10
+"""Times as many tasks as were requeued that were to be, from which on others are at work on them. Of several that are
+at work on the same tasks one is mostly first at nearly all; if each of a few were first at some, none would end."""
 
-class TaskRepairs:
-    """What can be done about one decision, without looking at its process."""
 
-    def __init__(self, resources: Resources, applying: Applying, hand_over: HandOver, pace: Pace | None) -> None:
+class RequeueRepairs:
+    """What can be done about a task that waits, or whose attempt was lost, without looking at its process."""
+
+    def __init__(self, resources: Resources, pace: RequeuePace | None) -> None:
         self._resources, self._store = resources, resources.store
-        self._applying = applying
-        self._hand_over = hand_over
-        self._pace = pace or Pace(resources.settings.scan_interval)
-        self.postponed: list[Later] = []
-        """What the pace has postponed, till somebody takes it from here."""
+        self._pace = pace or RequeuePace(resources.settings.scan_interval)
+        self._beside: ThreadPoolExecutor | None = None
+        self._under_way: list[Future[None]] = []
+        self.begin()
         self.actions = {
             Repair.REQUEUE: self._requeue,
-            Repair.FAIL: self._fail,
             Repair.ENQUEUE_DUE: self._enqueue_due,
             Repair.REQUEUE_MESSAGE: self._requeue_message,
             Repair.WAIT: self._wait,
         }
+
+    def begin(self) -> None:
+        """Forget what was requeued, missed and postponed before."""
+        self.postponed: list[Later] = []
+        """Tasks that the pace has postponed."""
+        self._wanted = self._queued = 0
+
+    @property
+    def is_outrun(self) -> bool:
+        """Whether most tasks that were to be requeued had changed: others are at work on the same ones."""
+        return self._wanted > OUTRUN * self._queued
 
     def _requeue(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
         if rule is not Rule.WORKER_LOST:  # that many at most as its workers had slots
             findings = self._in_pace(findings, around)
         ids, pass_key = [f.record for f in findings], new_pass()
         if rule is Rule.WORKER_LOST:
-            queued = self._store.requeues.requeue_worker_lost(ids, _holders(findings), pass_key)
+            queued = self._store.requeues.requeue_worker_lost(ids, holders_of(findings), pass_key)
         else:
             queued = self._store.requeues.timed_out(ids, pass_key, _known(findings))
         in_batch = {f.record for f in findings if f.decision is not None and f.decision.in_batch}
         for actor, count in Counter(one.actor for one in queued if one.id not in in_batch).items():
             count_timeouts(actor, count)
-        self._hand_over(rule, findings, queued)
-        return of_records(one.id for one in queued)
+        return self._hand_over(rule, findings, queued)
 
     def _enqueue_due(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
         early = {f.record for f in findings if f.decision is not None and is_early(f.decision, around.now)}
@@ -64,8 +83,7 @@ class TaskRepairs:
             findings = [finding for finding in findings if finding.record not in early]
         findings = self._in_pace(findings, around)
         queued = self._store.requeues.enqueue_due([f.record for f in findings], new_pass(), _known(findings))
-        self._hand_over(rule, findings, queued)
-        return of_records(one.id for one in queued)
+        return self._hand_over(rule, findings, queued)
 
     def _requeue_message(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
         findings = self._in_pace(self._of_someone(findings), around)
@@ -73,9 +91,9 @@ class TaskRepairs:
         until = max(times, default=None)
         ids = [finding.record for finding in findings]
         queued = self._store.requeues.requeue_message_lost(ids, until, new_pass(), _known(findings))
-        self._hand_over(rule, findings, queued)
+        changed = self._hand_over(rule, findings, queued)
         self._tell_of_losses(findings)
-        return of_records(one.id for one in queued)
+        return changed
 
     def _of_someone(self, findings: Sequence[Finding]) -> Sequence[Finding]:
         """Those whose processes are there. Whoever made the others was cut off before it looked; they are removed."""
@@ -112,23 +130,50 @@ class TaskRepairs:
             self._store.requeues.postpone_waiting(ids, paced=paced)
         return Changed()  # looked at, nothing repaired
 
-    def _fail(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
-        alike: dict[tuple[str, str | None], list[str]] = defaultdict(list)
-        for finding in findings:
-            assert finding.decision is not None
-            alike[finding.decision.actor, finding.decision.last_loss].append(finding.record)
-        holders = _holders(findings) if rule is Rule.WORKER_LOST else None
-        failed: list[str] = []
-        for (actor, last), ids in alike.items():
-            error = _timeout_error(rule, actor, last, around)
-            failed_now = self._store.requeues.fail(ids, error, new_pass(), holders)
-            failed += failed_now
-            count_timeouts(actor, len(failed_now))
-        over = set(failed)
-        lost = (f.decision for f in findings if f.decision is not None and f.record in over)
-        tracing.repaired(rule.value, tracing.repairing(lost, self._store.decisions.claims), "ended")
-        self._applying.apply(failed)
-        return of_records(failed)
+    @contextmanager
+    def ahead(self) -> Iterator[None]:
+        """Within, a batch is handed over while the caller goes on; by the end all are. Its errors are raised by the
+        next batch, or at the end."""
+        with ThreadPoolExecutor(max_workers=2) as self._beside:
+            try:
+                yield
+                self._wait_for(self._under_way)
+            finally:
+                self._beside, self._under_way = None, []
+
+    def _hand_over(self, rule: Rule, findings: Sequence[Finding], queued: Sequence[Queued]) -> Changed:
+        """Hand over what was queued because of `findings`; which tasks these are."""
+        self._wanted += len(findings)
+        self._queued += len(queued)
+        if queued and self._beside is not None:
+            before, self._under_way = self._under_way, self._begin(self._beside, rule, findings, queued)
+            self._wait_for(before)  # one batch at a time: whoever is faster waits
+        elif queued:
+            with ThreadPoolExecutor(max_workers=2) as beside:
+                self._wait_for(self._begin(beside, rule, findings, queued))
+        return of_records(one.id for one in queued)
+
+    def _begin(
+        self, beside: ThreadPoolExecutor, rule: Rule, findings: Sequence[Finding], queued: Sequence[Queued]
+    ) -> list[Future[None]]:
+        return [beside.submit(self._touch, queued), beside.submit(self._push, rule, findings, queued)]
+
+    def _wait_for(self, under_way: Sequence[Future[None]]) -> None:
+        for one in under_way:
+            one.result()
+
+    def _touch(self, queued: Sequence[Queued]) -> None:
+        self._store.graphs.touch({split_record_id(one.id)[0] for one in queued})
+
+    def _push(self, rule: Rule, findings: Sequence[Finding], queued: Sequence[Queued]) -> None:
+        found = _known(findings)
+        repairing = tracing.repairing(
+            (found[one.id] for one in queued if one.id in found), self._store.decisions.claims
+        )
+        push(self._resources, queued)
+        counting.requeued(rule.value, [one.actor for one in queued])
+        tracing.repaired(rule.value, repairing)
+        _observe_lag(found, queued)
 
 
 def is_early(decision: Decision, now: datetime) -> bool:
@@ -136,40 +181,14 @@ def is_early(decision: Decision, now: datetime) -> bool:
     return decision.eta is not None and now < decision.eta < now + timedelta(seconds=LONGEST)
 
 
-def count_timeouts(actor: str, count: int) -> None:
-    """Count attempts that were lost: in all, and of their actor."""
-    metrics.WORK_TIMEOUTS.inc(count)
-    metrics.ACTOR_WORK_TIMEOUTS.labels(actor).inc(count)
-
-
 def _known(findings: Sequence[Finding]) -> dict[str, Decision]:
     return {f.record: f.decision for f in findings if f.decision is not None}
 
 
-def _holders(findings: Sequence[Finding]) -> list[str]:
-    return sorted({f.decision.worker for f in findings if f.decision is not None and f.decision.worker})
-
-
-def _timeout_error(rule: Rule, actor: str, last: str | None, around: Surroundings) -> ErrorInfo:
-    """Why a task ends without a result; `last` says how the process of its last attempt had ended, if that is known."""
-    preferences = around.actor(actor)
-    off = (
-        "it is not idempotent"
-        if preferences.restart_after_work_timeout is None
-        else "restart_after_work_timeout is off"
-    )
-    if preferences.restarts_lost_attempts:
-        why = f"lost {preferences.max_work_timeouts} attempts (max_work_timeouts)"
-        why += f"; the last one's process {last}" if last else ""
-    elif rule is Rule.WORKER_LOST or last:
-        lost = f"'s process {last}" if last else " lost its worker"
-        return _work_timeout(f"{actor}{lost}, and {off}", actor)
-    else:
-        why = f"brought no result within {preferences.worker_timeout:g} s, and {off}"
-    return _work_timeout(f"{actor} {why}", actor)
-
-
-def _work_timeout(message: str, actor: str) -> ErrorInfo:
-    return ErrorInfo(
-        kind="WorkTimeout", message=message, code=WORK_TIMEOUT.number, reason=WORKER_LOST.name, actor=actor
-    )
+def _observe_lag(found: Mapping[str, Decision], queued: Sequence[Queued]) -> None:
+    lags = [
+        max(0.0, (one.queued_at - deadline).total_seconds())
+        for one in queued
+        if (decision := found.get(one.id)) is not None and (deadline := decision.recovery_time) is not None
+    ]
+    counting.observe_all(metrics.LAG, lags)

@@ -26,7 +26,6 @@ from recovery.records import Decision
 from recovery.repair import RedisLoss, keep_empty, look_around
 from recovery.rules import Surroundings
 from recovery.store import LONGEST_WAIT, LOSSES_WITHOUT_DELAY
-from recovery.store.lifecycle.decision_queries import ALL, Share
 from recovery.store.record_reading import Read
 
 _MOMENT = timedelta(milliseconds=1)
@@ -76,8 +75,8 @@ class LostMessages:
         """How far a run came that ended for its time: what can be neither repaired nor postponed must not stand before
         all else for ever."""
 
-    def pages(self, size: int, share: Callable[[], Share] = lambda: ALL) -> Iterator[Read[Decision]]:
-        """What has lost its message, `size` at a time, of a share of all processes. Costs a look at each queue in which
+    def pages(self, size: int) -> Iterator[Read[Decision]]:
+        """Yield the queued decisions that lost their message, `size` at a time. Costs a look at each queue in which
         tasks wait."""
         store = self._resources.store
         oldest, _ = store.pending.oldest(store.preferences.told_actors())
@@ -99,18 +98,17 @@ class LostMessages:
                     self._advanced[actor] = self._clock()
                     store.requeues.advance_lost(actor, until, patience)
                 continue
-            since, ours = self._passed.setdefault(actor, _Passed()).since(now), share()
+            since = self._passed.setdefault(actor, _Passed()).since(now)
             goes_on = reached is not None and reached[0] == actor
             if reached is not None and goes_on:
                 since = reached[1]
             for page, moment in store.decisions.lost_pages(
-                actor, since, until, size, losses=LOSSES_WITHOUT_DELAY, patience=patience, share=ours
+                actor, since, until, size, losses=LOSSES_WITHOUT_DELAY, patience=patience
             ):
-                # As many may have been queued in the same moment: they are looked at again.
-                self._reached = (actor, max(moment, _FIRST) - _MOMENT) if moment is not None else self._reached
                 yield page
-            # What others have in hand is behind us when they are.
-            if ours == ALL and not goes_on:
+                # Now it is taken. As many may have been queued in the same moment: they are looked at again.
+                self._reached = (actor, max(moment, _FIRST) - _MOMENT) if moment is not None else self._reached
+            if not goes_on:
                 self._looked[actor] = until
         self._reached = None
 

@@ -1,4 +1,4 @@
-"""The Decision scanner: decisions whose deadline is past, and live ones that lack a deadline.
+"""The Decision scanner: decisions whose deadline is past, live ones that lack a deadline, and lost messages.
 
 Rules: WORK_TIMEOUT, TASK_TIMEOUT, DUE, MESSAGE_LOST (NO_ACTORS, ACTORS_LAG), DECISION_NOT_APPLIED, DEADLINE_MISSING,
 RECORD_DAMAGED; and ABORT_CUT_OFF of what is live and of an aborted process.
@@ -6,28 +6,47 @@ RECORD_DAMAGED; and ABORT_CUT_OFF of what is live and of an aborted process.
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from recovery.engine import Applier, Resources
 from recovery.records import Decision, DecisionState
 from recovery.repair import Diagnosis, look_around
-from recovery.rules import Finding, judge_decision, of_aborted
-from recovery.scan.ahead import ReadAhead
+from recovery.rules import SPOILT, Finding, judge_decision, of_aborted
 from recovery.scan.lost_messages import LostMessages
 from recovery.scan.scanner import MAX_SECONDS, Page, Scanner, ScanResult
+from recovery.store.record_reading import Read
+
+RECENT_SECONDS = 10.0
+"""Seconds for which a decision counts as having fallen overdue just now: longer than from one run to the next."""
+
+
+class PageKind(StrEnum):
+    """A kind of pages."""
+
+    LONGEST = "longest"
+    """Decisions that are overdue longest."""
+    LOST = "lost"
+    """Queued decisions that lost their message, whatever their deadline."""
+    RECENT = "recent"
+    """Decisions that fell overdue within the last RECENT_SECONDS."""
 
 
 class DecisionScanner(Scanner[Decision]):
-    """Looks at overdue decisions, a page of `scan_batch` at a time.
+    """Looks at overdue decisions and lost messages, a page of `scan_batch` at a time.
 
-    The longest overdue come first. Where there is more than a page, every other page is of those that fell overdue just
-    now: they are few, and would else wait until all of a storm that is older is worked off. So it is as well where a
-    page takes longer than a run may: the next run goes on with the page that was read ahead.
+    The kinds of pages (`PageKind`) take turns. Decisions that fell overdue just now are few, and would otherwise wait
+    until an older storm is worked off. A run that follows one that ended for its time begins with the next turn. While
+    one page is repaired, the next one is read and judged.
 
-    What stays overdue after its repair (its records are damaged, or another program wrote it) is postponed: a page of
-    such would hide all others.
+    A decision that stays overdue after its repair, because its records are damaged or another program wrote it, is
+    postponed. Otherwise a page of them would hide all others.
     """
 
     name = "decisions"
@@ -36,31 +55,70 @@ class DecisionScanner(Scanner[Decision]):
     def __init__(self, resources: Resources, applier: Applier) -> None:
         super().__init__(resources, applier)
         self.page = resources.settings.scan_batch
-        self._seen_filling: set[str] = set()
-        self._odd_left = True
         self._lost = LostMessages(resources, redis_loss=self.repairer.redis_loss)
-        self._ahead = ReadAhead(resources, self.judge, self._lost.pages, secrets.token_hex(8))
+        self._turns = deque(PageKind)
+        """The next run begins with the first."""
+        self._reached: datetime | None = None
+        """The deadline up to which the longest overdue were read in this run."""
+        self._seen_filling: set[str] = set()
+        self._may_lack_deadlines = True
+        self._next_page: Callable[[], Page[Decision]] = Page
 
     def run_once(self, seconds: float = MAX_SECONDS) -> ScanResult:
-        self._seen_filling, self._odd_left = set(), True
-        with self._ahead.run(self.page):
+        self._seen_filling, self._may_lack_deadlines = set(), True
+        with _read_ahead(self._pages()) as self._next_page:
             result = super().run_once(seconds)
         self._lost.ended(well=result.error is None)
-        if result.error is not None or not result.more:
-            self._ahead.end()
         return result
 
-    def look_past(self) -> ScanResult:
-        self._ahead.end()
-        return super().look_past()
-
     def find(self, limit: int) -> Page[Decision]:
-        if self._odd_left:
-            odd = self.resources.store.decisions.without_deadline(limit)
-            self._odd_left = len(odd) >= limit
-            if odd:
-                return Page(odd.records, odd.damaged, more=True)
-        return self._ahead.page()
+        if self._may_lack_deadlines:  # stamped before the overdue ones are asked for, which they are then
+            lacking = self.resources.store.decisions.without_deadline(limit)
+            self._may_lack_deadlines = len(lacking) >= limit
+            if lacking:
+                return Page(lacking.records, lacking.damaged, more=True)
+        return self._next_page()
+
+    def _pages(self) -> Iterator[Page[Decision]]:
+        """Yield the pages of a run, judged, by turns. There is one query of each kind, so decisions that fall overdue
+        meanwhile are for the next run."""
+        sources: dict[PageKind, Iterator[Read[Decision]]] = {
+            PageKind.LONGEST: self.resources.store.decisions.overdue_pages(self.page),
+            PageKind.LOST: self._lost.pages(self.page),
+            PageKind.RECENT: self._just_overdue(),
+        }
+        turns, being_repaired = deque(self._turns), frozenset[str]()
+        self._reached = None
+        while turns:
+            turn = turns.popleft()
+            found: Read[Decision] = next(sources[turn], Read())
+            new = [one for one in found.records if one.id not in being_repaired]
+            is_full = len(found) == self.page
+            if turn is PageKind.LONGEST:
+                self._reached = found.records[-1].recovery_time if found.records else None
+                if not is_full and PageKind.RECENT in turns:
+                    turns.remove(PageKind.RECENT)  # they were among these
+            if turn is PageKind.LOST:  # a page ends with its queue
+                goes_on = len(found) > 0
+            else:  # RECENT ends where it reads what LONGEST has read
+                goes_on = is_full and (turn is PageKind.LONGEST or 2 * len(new) > len(found))
+            if goes_on:
+                turns.append(turn)
+            if new or found.damaged:
+                being_repaired = frozenset(one.id for one in found.records)
+                yield self._judged(Page(new, found.damaged, more=True))
+                while self._turns[-1] is not turn:  # the page was taken: the turn is over
+                    self._turns.rotate(-1)
+
+    def _just_overdue(self) -> Iterator[Read[Decision]]:
+        decisions = self.resources.store.decisions
+        yield from decisions.overdue_pages(self.page, within=RECENT_SECONDS, since=self._reached)
+
+    def _judged(self, page: Page[Decision]) -> Page[Decision]:
+        try:
+            return replace(page, diagnosis=self.judge(page)) if page.items else page
+        except SPOILT:  # whoever repairs the page judges them one by one
+            return page
 
     def key(self, item: Decision) -> str:
         return item.id
@@ -87,3 +145,18 @@ class DecisionScanner(Scanner[Decision]):
         # While a page is not full, nothing stands in another's way.
         if len(page) >= self.page:
             self.resources.store.requeues.postpone_idle([decision.id for decision in page])
+
+
+@contextmanager
+def _read_ahead(pages: Iterator[Page[Decision]]) -> Iterator[Callable[[], Page[Decision]]]:
+    """Within, each call returns the next page, empty after the last one, and begins to read the one after it."""
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="ahead") as beside:
+        coming: Future[Page[Decision]] | None = None
+
+        def take() -> Page[Decision]:
+            nonlocal coming
+            page = (coming or beside.submit(next, pages, Page())).result()
+            coming = beside.submit(next, pages, Page())
+            return page
+
+        yield take

@@ -1,9 +1,11 @@
 """The skeleton of every scanner: find a page → judge it → act → a named result; again while pages are full.
 
 A scanner takes no lock: any number may run at once, since what one of them acts on no longer matches for the others.
-Between runs it keeps what its last pages were, after a run that ended for its time, and where that one was: the next
-goes on there, however slow the pages. `run_once` does not raise for servers that are away: the next nudge comes, and
-what was overdue stays so.
+Several are no faster than one, and slower if they are at work on the same records. So a scanner ends its run after a
+full page most of which others have requeued. The others go on, and with the next nudge it tries again.
+
+After a run that ended for its time a scanner keeps what its last pages were. `run_once` does not raise for servers that
+are away: the next nudge comes, and what was overdue stays so.
 
 That its queue is empty is how a lost message is known, and a page of requeues fills the queue: from the next page, and
 from other scanners, it would hide what became of their messages, until workers have drained it. So it is written down
@@ -91,12 +93,7 @@ class Scanner(ABC, Generic[Item]):
         self.repairer = Repairer(resources, applier)
         # Of two, since a scanner may look at one end of what is overdue and at the other by turns.
         self._recent: deque[set[str]] = deque(maxlen=2)
-        self._goes_on = False
-
-    def begin(self) -> None:
-        """Forget what was looked at before, and see what there is to do. Not called for a run that goes on with one
-        that ended for its time."""
-        self._recent.clear()
+        self._goes_on = self._is_outrun = False
 
     @abstractmethod
     def find(self, limit: int) -> Page[Item]:
@@ -127,7 +124,9 @@ class Scanner(ABC, Generic[Item]):
         try:
             diagnosis = page.diagnosis or self.judge(page)
             keep_empty(self.resources, diagnosis.around)
-            return self.repairer.repair(diagnosis.findings, diagnosis.around)
+            repaired = self.repairer.repair_each(diagnosis.findings, diagnosis.around)
+            self._is_outrun = repaired.is_outrun
+            return repaired.done
         except (*SPOILT, RecordInvalid) as error:
             if len(page.items) == 1:
                 key = self.key(page.items[0])
@@ -157,15 +156,15 @@ class Scanner(ABC, Generic[Item]):
         self.postpone(damage.record)
 
     def run_once(self, seconds: float = MAX_SECONDS) -> ScanResult:
-        """Scan until a page is not full, or brings nothing new and nothing could be done about it; or for about so
-        many seconds."""
+        """Scan until a page is not full, or brings nothing new and nothing could be done about it, or another scanner
+        is at work on the same records; or for about so many seconds."""
         began, looked_at = time.perf_counter(), 0
         repaired: Done = Counter()
         error, more = None, False
         try:
             if not self._goes_on:
-                self.begin()
-            with self.repairer.hand_over.ahead():
+                self._recent.clear()
+            with self.repairer.requeues.ahead():
                 while page := self.find(self.page):
                     looked_at += len(page)
                     done = self._look_at(page) + self._mend(page.damaged)
@@ -173,7 +172,7 @@ class Scanner(ABC, Generic[Item]):
                     if not (self.repairs_move_deadlines and done.total() == len(page)):
                         self.postpone_healthy(page.items)
                     ids = {self.key(item) for item in page.items} | {repr(one.record) for one in page.damaged}
-                    if self.is_last(page):
+                    if self.is_last(page) or (self._is_outrun and len(page) >= self.page):
                         break
                     if ids in self._recent and not done:
                         log.warning(

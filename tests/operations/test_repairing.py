@@ -16,7 +16,7 @@ from recovery.engine import rebuild_graphs
 from recovery.operations.kinds import RepairAll, repairing
 from recovery.records import ActorPreferences, OperationResult, ProcessState, ResultState
 from recovery.records.ids import new_process_id
-from recovery.repair import Diagnosis, Pace, diagnose
+from recovery.repair import Diagnosis, RequeuePace, diagnose
 from recovery.rules import Finding, Rule, Surroundings
 from recovery.settings import Settings
 from tests.operations.ordering import Ordering, adds_up
@@ -117,17 +117,17 @@ def test_a_requeue_rate_holds_over_all_pages(world: Ordering, monkeypatch: pytes
 
 def test_who_is_looked_at_again_waits_no_longer_for_his_turn(world: Ordering, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a first look postponed is still lost at the second, which the process has for something else."""
-    database, split = Database(world.settings), Pace.split
+    database, split = Database(world.settings), RequeuePace.split
     for _ in range(4):
         database.insert(replace(shapes.message_lost(new_process_id(), database.now), graph=None))
     world.store.actors.save([ActorPreferences(id="part", requeue_rate=1.0)])
     asked = Counter[str]()
 
-    def counted(pace: Pace, findings: Sequence[Finding], around: Surroundings) -> Any:
+    def counted(pace: RequeuePace, findings: Sequence[Finding], around: Surroundings) -> Any:
         asked.update(one.record for one in findings)
         return split(pace, findings, around)
 
-    monkeypatch.setattr(Pace, "split", counted)
+    monkeypatch.setattr(RequeuePace, "split", counted)
     results = repaired(world)
     assert len(results) == 4 and all(one.repaired["GRAPH_MISSING"] == 1 for one in results.values())
     assert {*asked.values()} == {1} and len(asked) == 4

@@ -11,7 +11,7 @@ import pytest
 from recovery.records import Decision, DecisionState
 from recovery.records.ids import child_task_id, new_process_id, record_id
 from recovery.repair import look_around
-from recovery.repair.requeue_pace import Pace
+from recovery.repair.requeue_pace import RequeuePace
 from recovery.rules import Finding, Repair, Rule, judge_decision
 from recovery.scan import DecisionScanner
 from tests.queues import polled_and_empty
@@ -34,12 +34,12 @@ def findings(actor: str, count: int) -> list[Finding]:
 
 def test_without_a_rate_all_is_done_now() -> None:
     wanted = findings("free", 1000)
-    assert Pace().split(wanted, around()) == (wanted, [])
+    assert RequeuePace().split(wanted, around()) == (wanted, [])
 
 
 def test_what_is_over_the_rate_is_put_off_in_the_order_of_need() -> None:
     clock = Clock()
-    pace, limited = Pace(clock=clock), around(actor={"requeue_rate": 10.0})
+    pace, limited = RequeuePace(clock=clock), around(actor={"requeue_rate": 10.0})
     wanted = findings("add", 35)
     now, (later,) = pace.split(wanted, limited)
     assert now == wanted[:10]
@@ -55,7 +55,7 @@ def test_what_is_over_the_rate_is_put_off_in_the_order_of_need() -> None:
 
 def test_a_rate_below_one_lets_one_through_at_a_time() -> None:
     clock = Clock()
-    pace, limited = Pace(clock=clock), around(actor={"requeue_rate": 0.1})
+    pace, limited = RequeuePace(clock=clock), around(actor={"requeue_rate": 0.1})
     counts = []
     for clock.now in range(0, 31, 5):
         counts.append(len(pace.split(findings("add", 3), limited)[0]))
@@ -112,7 +112,7 @@ def postponed(found: list[Finding]) -> list[Finding]:
 
 def test_what_was_postponed_comes_first_and_is_counted_once() -> None:
     clock = Clock()
-    pace, limited = Pace(clock=clock), around(actor={"requeue_rate": 10.0})
+    pace, limited = RequeuePace(clock=clock), around(actor={"requeue_rate": 10.0})
     pace.split(findings("add", 1000), limited)
     clock.now = 1.0
     mine, fresh = postponed(findings("add", 12)), findings("add", 30)

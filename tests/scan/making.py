@@ -10,16 +10,10 @@ from recovery.engine import Resources
 from recovery.records import Decision, DecisionState, Graph, Process, Task
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, Scanner, WorkerScanner
 from recovery.scan.scanner import Page
-from recovery.store.lifecycle.decision_queries import STEP_DIGIT
 from tests.store.writing import put
 from tests.world import World
 
 DAY = timedelta(days=1)
-
-
-def made_at(digit: str, task: str = "start") -> str:
-    """The id of a task of a process that was made so many times 256 ms after the epoch."""
-    return f"{'0' * STEP_DIGIT}{digit}{'0' * (31 - STEP_DIGIT)}/{task}"
 
 
 def process_of(number: int) -> str:
@@ -30,11 +24,6 @@ def process_of(number: int) -> str:
 def start_of(number: int) -> str:
     """That decision's id."""
     return f"{process_of(number)}/start"
-
-
-def step_of(process_id: str) -> str:
-    """The hexadecimal digit of the id by which scanners share."""
-    return process_id[STEP_DIGIT]
 
 
 def silent_workers(resources: Resources) -> Callable[[], dict[str, Any]]:

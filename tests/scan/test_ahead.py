@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 import pytest
+from recovery.scan.ahead import NOT_KNOWN, Judge, ReadAhead
 
 from recovery.engine import Resources
 from recovery.errors import StoreError
@@ -15,7 +16,6 @@ from recovery.queue.coordination import SCANNING_KEY, Places
 from recovery.records import Decision, DecisionState
 from recovery.repair import Diagnosis
 from recovery.rules import Surroundings
-from recovery.scan.ahead import NOT_KNOWN, Judge, ReadAhead
 from recovery.scan.scanner import Page
 from recovery.settings import Settings
 from recovery.stack.server_process import HOST, free_port

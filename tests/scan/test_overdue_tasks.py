@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from recovery.queue.coordination import SCANNING_KEY as PLACES
-from recovery.records import Decision, DecisionState, Outcome, ProcessState
+from recovery.records import ActorPreferences, Decision, DecisionState, Outcome, ProcessState
 from recovery.rules import Rule
 from recovery.scan import DecisionScanner, rescue
 from recovery.scan.lost_messages import LostMessages
@@ -86,17 +85,27 @@ def test_what_falls_overdue_in_a_storm_does_not_wait_for_its_end(emptied: Settin
     assert sorted(key for page in pages for key in page) == sorted([*storm, late.id])
 
 
-def test_who_looks_past_a_storm_leaves_it_to_the_others(world: World) -> None:
-    """Others have worked it off: nothing of what was read of it is kept, and nobody counts on this scanner."""
-    overdue(world, WORKING, 10)
+def test_a_scanner_ends_its_run_when_others_have_requeued_its_page(world: World) -> None:
+    """They go on with the rest. It would only be in their way."""
+    made = overdue(world, WORKING, 9)
+    world.tell()
+    one, other = (DecisionScanner(world.app.resources, world.app.applier) for _ in range(2))
+    one.page = 3
+    after_find(one, lambda: world.store.requeues.timed_out([decision.id for decision in made[:3]], "others"))
+    result = one.run_once()
+    assert (result.looked_at, result.repaired, result.more, result.error) == (3, {}, False, None)
+    assert other.run_once().repaired == {Rule.WORK_TIMEOUT: 6}
+
+
+def test_tasks_that_wait_for_their_turn_end_no_run(world: World) -> None:
+    """The actor's pace has postponed a whole page; nobody else is at work."""
+    world.app.resources.store.actors.save([ActorPreferences(id="add", requeue_rate=0.001)])
+    overdue(world, WORKING, 9)
     one = DecisionScanner(world.app.resources, world.app.applier)
     one.page = 3
-    assert one.run_once(0.0).more
-    assert world.redis.zcard(PLACES) == 1
-    world.store.database["decisions"].update_many({}, {"$set": {"recoveryTime": world.store.now() + 2 * DAY}})
-    assert not one.look_past().more
-    assert not world.redis.exists(PLACES)
-    assert one.run_once().looked_at == 0
+    world.store.preferences.invalidate()
+    result = one.run_once()
+    assert (result.looked_at, result.repaired) == (9, {Rule.WORK_TIMEOUT: 1})
 
 
 def test_ten_at_once_requeue_each_once(emptied: Settings) -> None:

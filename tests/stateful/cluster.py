@@ -330,7 +330,7 @@ def held_still(told: Told | None = None) -> Iterator[list[str]]:
     with ExitStack() as still:
         still.enter_context(installed(told))
         still.enter_context(threads_held())
-        still.enter_context(patch("recovery.repair.handover.ThreadPoolExecutor", _Inline))
+        still.enter_context(patch("recovery.repair.requeueing.ThreadPoolExecutor", _Inline))
         still.enter_context(patch("recovery.engine.outages.time", SimpleNamespace(monotonic=lambda: next(tries))))
         still.enter_context(patch("recovery.engine.outages.FIRST_PAUSE", 0.0))
         still.enter_context(patch("recovery.store.lifecycle.preferences.ANSWER_TIMEOUT", 60.0))

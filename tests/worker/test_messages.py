@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from recovery.queue import encode
-from recovery.queue.coordination import KEPT_KEY, SCANNING_KEY
+from recovery.queue.coordination import KEPT_KEY
 from recovery.queue.untrusted import ASIDE
 from recovery.records.ids import new_pass, new_process_id
 from recovery.stack.child import ChildProcess
@@ -56,7 +56,7 @@ class Stranger:
     def left(self) -> list[str]:
         """What is in Redis but for kombu's tables and what scanners know by."""
         keys = (key.decode() for key in self.redis.scan_iter())
-        return [key for key in keys if not key.startswith(("_kombu.binding", KEPT_KEY, SCANNING_KEY))]
+        return [key for key in keys if not key.startswith(("_kombu.binding", KEPT_KEY))]
 
     def everything(self) -> None:
         """All shapes, everywhere that a worker takes from."""

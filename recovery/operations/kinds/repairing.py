@@ -12,7 +12,7 @@ from recovery.operations.kinds.base import described
 from recovery.operations.kinds.single_tasks import HANDED_OVER, diagnose_tasks, is_settled, of_single_tasks
 from recovery.records import Operation, OperationResult, Process, ResultState
 from recovery.records.ids import split_record_id
-from recovery.repair import Later, Pace, Repairer, diagnose, readings
+from recovery.repair import Later, Repairer, RequeuePace, diagnose, readings
 from recovery.rules import Finding, Repair, Rule, Surroundings
 from recovery.wording import count as count_of
 
@@ -23,15 +23,15 @@ TOLD = 500
 PACES = 20
 """Operations whose pace a worker remembers: many more than run at once."""
 
-_paces: WeakKeyDictionary[Applier, dict[int, Pace]] = WeakKeyDictionary()
+_paces: WeakKeyDictionary[Applier, dict[int, RequeuePace]] = WeakKeyDictionary()
 
 
-def pace_of(operation: Operation, applier: Applier, interval: float) -> Pace:
+def pace_of(operation: Operation, applier: Applier, interval: float) -> RequeuePace:
     """The pace at which one process of ours requeues for an operation: one for all of its pages. With one for each, an
     actor's `requeue_rate` would begin anew with every page."""
     paces = _paces.setdefault(applier, {})
     if operation.id not in paces:
-        paces[operation.id] = Pace(interval)
+        paces[operation.id] = RequeuePace(interval)
         for oldest in list(paces)[:-PACES]:
             del paces[oldest]
     return paces[operation.id]

@@ -5,7 +5,6 @@ The latter cost what is overdue, or held, not what exists.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,12 +35,6 @@ _BRIEF = dict.fromkeys(
     ),
     True,
 )
-Share = tuple[int, int]
-ALL: Share = (0, 1)
-STEP_DIGIT = 9
-"""By this digit of a process's id scanners share what there is: of the time at which it was made, which the id begins
-with, it counts steps of 256 ms. What was made together mostly lies together. By a random digit each page of the server
-would be changed by all of them, at times of their own, and written once for each."""
 _WITHOUT_TEXTS = dict.fromkeys(
     (
         *("outcome.value", "outcome.error.stack", "call"),
@@ -224,11 +217,11 @@ class DecisionQueries:
                 yield found["_id"], outcome.get("value")
 
     def overdue_pages(
-        self, size: int, *, within: float | None = None, since: datetime | None = None, share: Share = ALL
+        self, size: int, *, within: float | None = None, since: datetime | None = None
     ) -> Iterator[Read[Decision]]:
         """Live decisions whose deadline is past, the longest first, `size` at a time: read when they are asked for, as
-        they are then. Only those that fell overdue `within` so many seconds, and after `since`, if that is given; of
-        the processes of a `share`: the place of who asks, and how many share. Index `deadline`.
+        they are then. Only those that fell overdue `within` so many seconds, and after `since`, if that is given.
+        Index `deadline`.
 
         Without outcome and children, which may be large and which no rule on a single decision needs.
         """
@@ -236,10 +229,8 @@ class DecisionQueries:
         if within is not None:
             lately = {"$gt": ["$recoveryTime", after(-within)]}
             query = {**query, "$expr": {"$and": [query["$expr"], lately]}}
-        found = self._current.find(query | _within(share), _BRIEF)
-        if share != ALL:  # by `_id` the server might go through all that exists
-            found = found.hint("deadline")
-        yield from (read(Decision, page, decision_of) for page in _pages(found.sort("recoveryTime", 1), size))
+        found = self._current.find(query, _BRIEF).sort("recoveryTime", 1)
+        yield from (read(Decision, page, decision_of) for page in _pages(found, size))
 
     def lost_pages(
         self,
@@ -250,18 +241,16 @@ class DecisionQueries:
         *,
         losses: int,
         patience: float,
-        share: Share = ALL,
     ) -> Iterator[tuple[Read[Decision], datetime | None]]:
         """queued tasks of an actor whose messages are lost, which is what was queued up to `until`, and after `since`
         if that is given; not what is overdue anyway. Those that had more than so many `losses` are left to their
-        deadlines, where these are no more than `patience` seconds off. Of a share of the processes.
+        deadlines, where these are no more than `patience` seconds off.
         With each page the `queuedAt` of its last. Index `pending`."""
         queued: Document = {"$lte": until} | ({"$gt": since} if since is not None else {})
         seldom_lost = {"$lte": [number_of("$losses"), losses]}
         only_waits = {"$gt": ["$recoveryTime", after(patience)]}
         waits = {"$and": [{"$gt": ["$recoveryTime", "$$NOW"]}, {"$or": [seldom_lost, only_waits]}]}
         query = {"state": DecisionState.QUEUED.value, "actor": actor, "queuedAt": queued, "$expr": waits}
-        query |= _within(share)
         for page in _pages(self._current.find(query, _BRIEF).sort("queuedAt", 1).hint("pending"), size):
             last = page[-1].get("queuedAt")
             yield read(Decision, page, decision_of), last if isinstance(last, datetime) else None
@@ -279,22 +268,6 @@ class DecisionQueries:
         ranges = [{"worker": {"$gte": name, "$lt": name + HOLDER_END}} for name in workers]
         only = {"state": state.value} if state is not None else {}
         return list(readable(Decision, self._current.find({"$or": ranges, **only}, _BRIEF).limit(limit), decision_of))
-
-
-def _within(share: Share) -> Document:
-    """A condition: nothing that is in the others' shares, by the digit STEP_DIGIT of its process. What is of another
-    form is in all shares."""
-    place, count = share
-    digits = "0123456789abcdef"
-    theirs = "".join(digit for number, digit in enumerate(digits) if number % count != place % min(count, 16))
-    of_others = f"^[0-9a-f]{{{STEP_DIGIT}}}[{theirs}][0-9a-f]{{{31 - STEP_DIGIT}}}{SEPARATOR}"
-    return {"_id": {"$not": {"$regex": of_others}}} if theirs else {}
-
-
-def is_within(share: Share, decision_id: str) -> bool:
-    """Whether `_within` has this one in the share."""
-    theirs = _within(share)
-    return not (theirs and re.match(theirs["_id"]["$not"]["$regex"], decision_id))
 
 
 def _pages(cursor: Cursor[Document], size: int) -> Iterator[list[Document]]:
