@@ -73,7 +73,7 @@ def start(  # noqa: PLR0913
     from recovery import operations
     from recovery.cli.connection import connect
 
-    asked = operations.Asked(
+    asked = operations.OperationRequest(
         kind=kind,
         selection=selection,
         everything=all_,

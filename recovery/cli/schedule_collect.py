@@ -36,14 +36,14 @@ def collect(  # noqa: PLR0913
     from recovery.cli.removals import agree_to_removal
     from recovery.cli.schedule_commands import tell
     from recovery.engine.operators.saved_searches import read_search
-    from recovery.operations import Asked
-    from recovery.operations.scheduled import schedule_operation
+    from recovery.operations import OperationRequest
+    from recovery.operations.commands import schedule_operation
     from recovery.schedule import assignments
     from recovery.search import in_words
 
     resources = connect()
     if not yes:
         agree_to_removal(in_words(read_search(resources, selection)), ", and what is that old by then at each slot")
-    asked = Asked("collect", selection, export=export, export_format=format, rate=rate)
+    asked = OperationRequest("collect", selection, export=export, export_format=format, rate=rate)
     added = schedule_operation(resources, name, asked, assignments(settings, f"schedule {name}"), reason)
     tell("collect", added, "added", json)

@@ -67,7 +67,7 @@ class BulkRepair:
         """Order it and follow it to its end, or until then, by `time.monotonic()`."""
         # Who is to be killed half way applies the plan at a rate that is known when it is complete: there is a midst.
         at_once = self._kill is None
-        asked = operations.Asked("repair", everything=True, apply=at_once, spark=self._spark)
+        asked = operations.OperationRequest("repair", everything=True, apply=at_once, spark=self._spark)
         now = operations.start(self._resources, asked, WHY, by="demo")
         self._tell(f"operation {now.id}: repair of every process")
         pause = threading.Event()

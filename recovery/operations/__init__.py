@@ -9,11 +9,11 @@ page is counted once, by a compare-and-set, and totals are counted from the resu
 from recovery.operations.commands import apply, cancel, find, pause, priorities_of, resume, set_rate, start
 from recovery.operations.kinds import why_none
 from recovery.operations.progress import Progress, Watching, progress
-from recovery.operations.request import Asked, rate_of, states_of
+from recovery.operations.request import OperationRequest, rate_of, states_of
 from recovery.operations.work import OperationWorker
 
 __all__ = [
-    "Asked",
+    "OperationRequest",
     "OperationWorker",
     "Progress",
     "Watching",

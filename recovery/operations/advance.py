@@ -11,11 +11,12 @@ Any number may look at once.
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 from math import ceil
 
 from recovery.engine import Resources
 from recovery.operations.conflicts import conflict, refuse
-from recovery.operations.placing import is_for_spark, is_left_alone
+from recovery.operations.pages import Selected
 from recovery.records import Operation, OperationKind, OperationRange, OperationState, Phase, Totals
 from recovery.store.operators.operation_ranges import range_id
 from recovery.survey.plan import PER_CORE
@@ -35,6 +36,8 @@ LEAST_PROCESSES, LEAST_RESULTS = 500, 250
 """Of a range that is planned or applied: fewer are done in less time than it takes to lease and commit a range."""
 MAX_AHEAD = 600.0
 """Seconds. Ranges are leased for half a minute, and operations looked at each minute: what is further off is damage."""
+LEFT_ALONE = timedelta(seconds=60)
+"""After which workers go on with what was left to Spark. A driver that begins, or a busy cluster, takes less."""
 MAX_SUMS = 1000
 """By type, rule and actor, the largest first; the others are in the results."""
 
@@ -46,7 +49,7 @@ def advance(resources: Resources, operation: Operation) -> Operation | None:
             return _admit(resources, operation)
         case OperationState.PLANNING | OperationState.RUNNING:
             if operation.cuts is None and (operation.parquet_checked or not operation.awaits_parquet):
-                driven = is_for_spark(resources, operation)
+                driven = _is_for_spark(resources, operation)
                 return _save(resources, operation.evolve(cuts=_cuts(resources, operation), driven=driven or None))
             if operation.cuts is not None and not operation.ready:
                 resources.store.operation_ranges.insert(list(_ranges(operation)))
@@ -56,7 +59,7 @@ def advance(resources: Resources, operation: Operation) -> Operation | None:
             done = operation.ready and not resources.store.operation_ranges.how_many_open(operation.id, operation.phase)
             if done and not operation.awaits_parquet:
                 return _end_phase(resources, operation)
-            if operation.driven and not done and is_left_alone(resources, operation):
+            if operation.driven and not done and _is_left_alone(resources, operation):
                 log.warning("operation %d: nobody in Spark works at it; workers go on", operation.id)
                 return _save(resources, operation.evolve(driven=None, spark=False))
     resources.store.operations.postpone(operation.id, LOOK_EVERY)
@@ -143,3 +146,29 @@ def _admit(resources: Resources, operation: Operation) -> Operation | None:
         state=OperationState.RUNNING, phase=Phase.APPLY, cuts=None, ready=None, refusal=None, paused_seconds=0.0
     )
     return _save(resources, running, begins=True)
+
+
+def _is_for_spark(resources: Resources, operation: Operation) -> bool:
+    """Whether a phase that begins is left to Spark: as it was asked for, or by its size."""
+    if operation.spark is not None:
+        return operation.spark
+    return _is_big(resources, operation) and resources.store.workers.serve_spark()
+
+
+def _is_big(resources: Resources, operation: Operation) -> bool:
+    big = resources.settings.spark_from
+    if operation.phase is Phase.APPLY:
+        return operation.planned is not None and operation.planned.found >= big
+    processes, _ = resources.store.ranges.volume()
+    return processes >= big and (not operation.selection or Selected(resources, operation).at_least(big))
+
+
+def _is_left_alone(resources: Resources, operation: Operation) -> bool:
+    """Whether nobody in Spark has been at a phase for long. Notes it down if somebody is."""
+    store, now = resources.store, resources.store.now()
+    if store.operation_ranges.leased(operation.id, operation.phase):
+        store.operations.attend([operation.id])
+        return False
+    # A moment to come is no sign of anybody: a clock was wrong, or another program wrote it.
+    seen = [moment for moment in (operation.begun_at, operation.attended_at) if moment is not None and moment <= now]
+    return not seen or now - max(seen) > LEFT_ALONE

@@ -7,18 +7,21 @@ got ahead of is decided again from what is there then.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from recovery.engine import Resources
 from recovery.engine.operators.auditing import audited, origin
 from recovery.engine.operators.operator import reason_of, who
+from recovery.engine.operators.schedules import Schedules
 from recovery.errors import DamagedRecord, InputError
 from recovery.operations.advance import LOOK_EVERY, advance
 from recovery.operations.kinds import why_none
-from recovery.operations.request import Asked, checked_priority, checked_rate, no_priority
+from recovery.operations.request import OperationRequest, checked_priority, checked_rate, no_priority
 from recovery.records import Operation, OperationState, Phase, given
-from recovery.records.operation import OVER
+from recovery.records.operation import ACTIVE, OVER
+from recovery.records.schedule import Orders, Schedule
 from recovery.store.schema import KEPT_RESULTS
 
 KEPT = timedelta(seconds=KEPT_RESULTS) - timedelta(days=5)
@@ -29,7 +32,7 @@ TRIES = 20
 """Somebody else may be first each time; a limiter is no version, and pages are none either."""
 
 
-def start(resources: Resources, asked: Asked, why: str, *, by: str | None = None) -> Operation:
+def start(resources: Resources, asked: OperationRequest, why: str, *, by: str | None = None) -> Operation:
     """Order an operation; as it was saved. Its plan is made first, and applied once somebody says so, unless it is
     asked to be applied at once. Raises InputError, with nothing saved."""
     why = reason_of(why, "kept with the operation and in the audit log")
@@ -40,6 +43,37 @@ def start(resources: Resources, asked: Asked, why: str, *, by: str | None = None
         saved = resources.store.operations.insert(wanted.evolve(who=who_asks, why=why, origin=origin()), LOOK_EVERY)
         outcome.operation, outcome.text = saved.id, f"operation {saved.id} is ordered"
     return saved
+
+
+def schedule_operation(
+    resources: Resources,
+    name: str,
+    asked: OperationRequest,
+    said: Mapping[str, Any],
+    why: str,
+    *,
+    by: str | None = None,
+) -> Schedule:
+    """Order what is asked for at each slot of a new schedule, as the collection of old processes every night.
+
+    Each operation is applied at once. `said`: the schedule's settings, as `recovery schedule add` has them. Raises
+    InputError, with nothing saved.
+    """
+    why = reason_of(why, "kept with each operation and in the audit log")
+    if not asked.selection.strip():
+        raise InputError(
+            "say which processes, as `recovery find` does: ended:before(90d) is what ended longer than 90 days ago"
+        )
+    wanted = replace(asked, none_is_fine=True).checked(resources)
+    orders = Orders(
+        kind=wanted.kind,
+        selection=wanted.selection,
+        export=wanted.export,
+        export_format=wanted.export_format,
+        rate=wanted.rate,
+        why=why,
+    )
+    return Schedules(resources, by=by).add_ordering(name, orders, said)
 
 
 def find(resources: Resources, number: int) -> Operation:
@@ -154,13 +188,10 @@ def _change(
 ) -> Operation:
     for _ in range(TRIES):
         wanted = decide(find(resources, number))
-        deadline = LOOK_EVERY if wanted.state in _AT_WORK else None
+        deadline = LOOK_EVERY if wanted.state in ACTIVE else None
         if saved := resources.store.operations.save(wanted, deadline, anew=anew):
             return saved
     raise InputError(f"operation {number} is changed by others all the time; try again")
-
-
-_AT_WORK = (OperationState.PLANNING, OperationState.ADMITTING, OperationState.RUNNING)
 
 
 def _see_that_kept(operation: Operation, now: datetime) -> None:

@@ -12,7 +12,6 @@ from recovery.engine.end.removal import being_removed, remove
 from recovery.errors import InputError
 from recovery.operations import parquet
 from recovery.operations.import_checks import check
-from recovery.operations.memory_limit import memory_limited
 from recovery.records import Process
 from recovery.store import PORTION_BYTES
 from recovery.store.views.exports import MAX_LINE, Whole
@@ -120,7 +119,7 @@ def _processes(resources: Resources, file: Path) -> Iterator[tuple[Whole, int]]:
     now = resources.store.now()
     for where, line in _lines(file):
         try:
-            with memory_limited(MEMORY + EXPANSION * len(line)):
+            with parquet.memory_limited(MEMORY + EXPANSION * len(line)):
                 process = resources.store.exports.parsed(line)
                 check(process, now)
         except MemoryError:

@@ -1,4 +1,5 @@
-"""The pages of a range: what is taken together, done together, and counted by one commit."""
+"""The processes of an operation, page by page: which are selected, what is taken and done together, and counted by one
+commit."""
 
 from __future__ import annotations
 
@@ -8,15 +9,48 @@ from typing import Protocol
 from recovery.engine import Applier, Resources
 from recovery.operations.hold import Hold
 from recovery.operations.kinds import Kind, kind_of, totals_of
-from recovery.operations.selection import Selected
 from recovery.records import Operation, OperationRange, OperationResult, Phase, ResultState, Totals
+from recovery.search import Query, parse
 from recovery.store.operators.operation_results import PlannedPage
 from recovery.store.splitting import batches
 from recovery.store.views.ranges import Range
 
+SELECTED = 1000
+"""Process ids of a selection that are read together."""
 PLANNED = 100
 """Processes that are planned together."""
 LATE = "found by a worker that had lost its lease, when the plan was complete already; left alone"
+
+
+def stored_search(resources: Resources, operation: Operation) -> Query:
+    """Return the search that an operation was ordered with. Its relative times count from the order."""
+    return parse(operation.selection, operation.asked_at or resources.store.now(), is_stored=True)
+
+
+class Selected:
+    """The processes of an operation's selection."""
+
+    def __init__(self, resources: Resources, operation: Operation) -> None:
+        self._search = resources.store.search
+        self._chooses = bool(operation.selection)
+        self._query = stored_search(resources, operation)
+
+    def all(self, part: Range) -> list[str] | None:
+        """All processes of a range; None for every one there is, which nobody has to list."""
+        if not self._chooses:
+            return None
+        found = list[str]()
+        while page := self._search.page(self._query, found[-1] if found else None, SELECTED, part=part):
+            found += page
+        return found
+
+    def at_least(self, count: int) -> bool:
+        """Whether there are so many."""
+        return len(self._search.page(self._query, None, count)) >= count
+
+    def page(self, part: OperationRange, limit: int) -> list[str]:
+        """The next processes of a range, after its cursor."""
+        return self._search.page(self._query, part.cursor, limit, part=Range(part.start, part.end))
 
 
 class Pages(Protocol):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
 
 from recovery.errors import InputError
-from recovery.operations.memory_limit import memory_limited
 from recovery.store import PORTION_BYTES
 from recovery.store.views.exports import MAX_LINE, Line, Whole
 from recovery.store.views.tables import TABLES, Table
@@ -30,6 +30,8 @@ ALWAYS_EXPANDS_TO = 16 * 1024 * 1024
 """Bytes of texts that any file may hold: as many as MongoDB's largest record."""
 READER_MEMORY = 256 * 1024 * 1024
 """Bytes of address space that reading takes beside the texts."""
+_STATM = Path("/proc/self/statm")
+"""Where Linux tells how much address space a process has, in pages."""
 
 
 def check() -> None:
@@ -167,3 +169,25 @@ def _row(whole: Whole) -> dict[str, Any]:
         row["labels"] = list(row["labels"].items())
     tasks = [dict(zip_longest(_TASK_NAMES, _TASKS.row(decision))) for decision in whole.decisions]
     return {**row, "tasks": tasks}
+
+
+@contextmanager
+def memory_limited(additional: int) -> Iterator[None]:
+    """Have every allocation fail, as MemoryError, that would take more than so many additional bytes of address space.
+
+    The limit is the whole program's, so keep it short. Where the system is not Linux there is none.
+    """
+    try:
+        import resource
+
+        used = int(_STATM.read_text().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError):
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    known = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min([used + additional, *known]), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

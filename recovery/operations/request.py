@@ -27,7 +27,7 @@ RULED = (OperationKind.CHECK, OperationKind.REPAIR)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class OperationRequest:
     """An operation as it is asked for."""
 
     kind: str

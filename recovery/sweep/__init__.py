@@ -19,7 +19,7 @@ from typing import Any
 
 from recovery import operations
 from recovery.engine import Resources
-from recovery.operations import Asked
+from recovery.operations import OperationRequest
 from recovery.records import Operation
 from recovery.records.operation import UNDER_WAY
 from recovery.search import quoted
@@ -66,7 +66,7 @@ def ask(  # noqa: PLR0913
     in what is at rest, too, which takes several times as long; `parquet`: a folder for what is found. Raises
     InputError.
     """
-    asked = Asked(
+    asked = OperationRequest(
         kind="repair" if repair else "check",
         selection="" if process_type is None else f"type:{quoted(process_type)}",
         everything=process_type is None,

@@ -17,7 +17,7 @@ from pymongo import MongoClient
 
 from recovery import Recovery, Settings, operations
 from recovery.engine import Resources
-from recovery.operations import Asked
+from recovery.operations import OperationRequest
 from recovery.records import OperationState
 from recovery.stack import Stack
 from tests.bench import workers
@@ -67,9 +67,9 @@ def _operate(resources: Resources, begin: Any, ending: threading.Event) -> int:
     while resources.store.now() < begin:
         ending.wait(LOOK_EVERY)
     asked = [
-        *(Asked("check", "type:orders") for _ in range(AT_ONCE - 3)),
-        *(Asked("repair", "type:orders", apply=True) for _ in range(2)),
-        Asked("abort", "type:orders state:running", apply=True, rate=200.0),
+        *(OperationRequest("check", "type:orders") for _ in range(AT_ONCE - 3)),
+        *(OperationRequest("repair", "type:orders", apply=True) for _ in range(2)),
+        OperationRequest("abort", "type:orders state:running", apply=True, rate=200.0),
     ]
     numbers = [operations.start(resources, one, "a bench").id for one in asked]
     begun = len(numbers)

@@ -170,11 +170,11 @@ def _order(made: World) -> None:
     """Operations: a check that is finished, an abort that is planned, and two that somebody is to work at."""
     worker = operations.OperationWorker(made.app.resources, made.app.applier, "worker@host")
     for kind in ("check", "abort"):
-        asked = operations.Asked(kind, "type:order")
+        asked = operations.OperationRequest(kind, "type:order")
         operations.start(made.app.resources, asked, "the ledger is closed", by="me@here")
     wait_until(lambda: not worker.run_once(5) and not made.store.operations.at_work(), 20, "both plans")
     for _ in range(2):
         last = operations.start(
-            made.app.resources, operations.Asked("check", everything=True), "once more", by="me@here"
+            made.app.resources, operations.OperationRequest("check", everything=True), "once more", by="me@here"
         )
     operations.pause(made.app.resources, last.id, by="me@here")

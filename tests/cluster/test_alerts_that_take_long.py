@@ -14,7 +14,7 @@ import pytest
 from pymongo.errors import OperationFailure
 
 from recovery import Recovery, operations
-from recovery.operations import Asked
+from recovery.operations import OperationRequest
 from recovery.stack import ChildProcess
 from recovery.stack.server_process import free_port
 from tests.cli.command import ROOT, command, environment
@@ -175,7 +175,9 @@ def test_an_operation_stands(cluster: Cluster, tmp_path: Path) -> None:
         cluster.app.start("long", cluster.folder)
     with scene(cluster, tmp_path / "prometheus", factor=HASTE) as found:
         resources = cluster.app.resources
-        number = operations.start(resources, Asked(kind="check", everything=True, rate=0.1, spark=False), "a test").id
+        number = operations.start(
+            resources, OperationRequest(kind="check", everything=True, rate=0.1, spark=False), "a test"
+        ).id
         wait_until(lambda: found.prometheus.ask("recovery_operation_done"), 30, "an operation under way")
         operations.pause(resources, number, "a test")
         found.fires("OperationStands")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from recovery import operations
-from recovery.operations import Asked
+from recovery.operations import OperationRequest
 from recovery.records import OperationState
 from tests.cluster.conftest import Cluster
 from tests.waiting import wait_until
@@ -23,7 +23,7 @@ def test_a_killed_worker_is_followed_by_another(cluster: Cluster) -> None:
     doomed = cluster.worker()
     started = [cluster.app.start("one_slow", cluster.folder, 600) for _ in range(COUNT)]
     resources = cluster.app.resources
-    operation = operations.start(resources, Asked("abort", "type:one_slow", rate=RATE, apply=True), "a test")
+    operation = operations.start(resources, OperationRequest("abort", "type:one_slow", rate=RATE, apply=True), "a test")
     processes = cluster.database["processes"]
     aborted = {"_id": {"$in": started}, "state": "aborted"}
     wait_until(lambda: processes.count_documents(aborted) >= RATE, 60, "the first to be aborted")

@@ -14,7 +14,7 @@ import pytest
 
 from recovery import Recovery, operations
 from recovery.engine.operators.overrides import ActorOverrides
-from recovery.operations import Asked
+from recovery.operations import OperationRequest
 from recovery.stack.server_process import free_port
 from tests.cli.command import recovery
 from tests.cluster.conftest import Cluster
@@ -137,7 +137,7 @@ def stir(cluster: Cluster) -> None:
     os.kill(slot, signal.SIGKILL)
     cluster.wait_began(2)
     ActorOverrides(cluster.app.resources).block("never_called", "a test")
-    slowly = Asked(kind="check", everything=True, rate=0.01, spark=False)
+    slowly = OperationRequest(kind="check", everything=True, rate=0.01, spark=False)
     operations.start(cluster.app.resources, slowly, "a test")
     wait_until(lambda: cluster.database["processes"].find_one({"_id": hopeless})["state"] == "broken", 20, "its end")
     cluster.app.result(cluster.app.start("starts_hopeless"), timeout=20)

@@ -12,7 +12,7 @@ from recovery import Recovery, operations
 from recovery.engine.operators.schedules import Schedules
 from recovery.health.operator_records import judge_schedules
 from recovery.health.operator_records import operations as operations_check
-from recovery.operations import Asked
+from recovery.operations import OperationRequest
 from recovery.records.operation import UNDER_WAY
 from recovery.store import schema
 from tests.damage.draws import Damage, draw_some
@@ -64,7 +64,7 @@ class Beside:
         wait_until(lambda: all(map(self._has_ranges, self._numbers)), 30, "the ranges of each operation")
 
     def _order(self, selection: str) -> int:
-        asked = Asked("restart_from", selection, rate=RATE, apply=True)
+        asked = OperationRequest("restart_from", selection, rate=RATE, apply=True)
         return operations.start(self._resources, asked, WHY, by="me").id
 
     def _count(self, query: Any) -> int:

@@ -15,8 +15,8 @@ from bson import Code
 
 from recovery import health, operations
 from recovery.errors import DamagedRecord, ProcessNotFound
-from recovery.operations import Asked, OperationWorker
-from recovery.operations.kinds import checking as check
+from recovery.operations import OperationRequest, OperationWorker
+from recovery.operations.kinds import checking
 from recovery.records import Operation, OperationState
 from recovery.records.ids import new_process_id
 from recovery.repair import Repairer
@@ -227,7 +227,7 @@ def by_check(world: World, cases: Iterable[Case]) -> Found:
 
 def by_operation(world: World, selection: str = "", **more: Any) -> Found:
     """An operation `check`, in a recovery worker."""
-    asked = Asked("check", selection, everything=not selection, spark=False, **more)
+    asked = OperationRequest("check", selection, everything=not selection, spark=False, **more)
     operation = operations.start(world.app.resources, asked, "a test")
     worker = OperationWorker(world.app.resources, world.app.applier, "worker")
 
@@ -235,7 +235,7 @@ def by_operation(world: World, selection: str = "", **more: Any) -> Found:
         worker.run_once(5)
         return operations.find(world.app.resources, operation.id).state is OperationState.FINISHED
 
-    with patch.object(check, "SHOWN", 1000):
+    with patch.object(checking, "SHOWN", 1000):
         wait_until(is_over, 60, "the check to be over")
     return results(world, operations.find(world.app.resources, operation.id))
 

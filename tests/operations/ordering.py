@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from recovery import operations
-from recovery.operations import Asked, OperationWorker
+from recovery.operations import OperationRequest, OperationWorker
 from recovery.operations.advance import advance
 from recovery.operations.kinds import Kind, kind_of
 from recovery.records import Operation, OperationKind, OperationResult, OperationState, ProcessState
@@ -49,7 +49,7 @@ class Ordering(World):
 
     def ask(self, kind: str, selection: str = "", **more: Any) -> Operation:
         """Order an operation."""
-        asked = Asked(kind, selection, everything=not selection, **more)
+        asked = OperationRequest(kind, selection, everything=not selection, **more)
         return operations.start(self.app.resources, asked, WHY, by="ann")
 
     def now(self, operation: Operation) -> Operation:

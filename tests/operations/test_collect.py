@@ -19,7 +19,7 @@ from recovery.engine.end.removal import finish_removal, remove
 from recovery.engine.operators.redo import preview_redo, redo_process
 from recovery.errors import InputError, ProcessNotFound
 from recovery.health import look
-from recovery.operations import Asked, parquet
+from recovery.operations import OperationRequest, parquet
 from recovery.operations.export import append
 from recovery.operations.importing import read_back
 from recovery.operations.kinds import collect, kind_of
@@ -546,14 +546,17 @@ def test_what_is_no_export(world: Ordering, line: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (Asked("abort", "type:order", export="/tmp"), "is for collect; abort removes nothing"),
-        (Asked("collect", "type:order", export="exports"), "give the whole path of a folder"),
-        (Asked("collect", "type:order", export=__file__), "is no folder"),
-        (Asked("collect", "type:order", export="/tmp", export_format="csv"), "--format 'csv': give one of jsonl, parq"),
-        (Asked("collect", "type:order", export_format="parquet"), "say where to, with --export FOLDER"),
+        (OperationRequest("abort", "type:order", export="/tmp"), "is for collect; abort removes nothing"),
+        (OperationRequest("collect", "type:order", export="exports"), "give the whole path of a folder"),
+        (OperationRequest("collect", "type:order", export=__file__), "is no folder"),
+        (
+            OperationRequest("collect", "type:order", export="/tmp", export_format="csv"),
+            "--format 'csv': give one of jsonl, parq",
+        ),
+        (OperationRequest("collect", "type:order", export_format="parquet"), "say where to, with --export FOLDER"),
     ],
 )
-def test_an_export_that_can_not_be(world: Ordering, asked: Asked, told: str) -> None:
+def test_an_export_that_can_not_be(world: Ordering, asked: OperationRequest, told: str) -> None:
     world.orders(1)
     with pytest.raises(InputError, match=told):
         asked.checked(world.app.resources)

@@ -11,7 +11,7 @@ import pytest
 
 from recovery import InputError, operations
 from recovery.engine.operators.auditing import origin
-from recovery.operations import Asked
+from recovery.operations import OperationRequest
 from recovery.records import Operation, OperationState
 from recovery.settings import Settings
 from tests.operations.ordering import WHY, Ordering
@@ -63,18 +63,18 @@ def test_one_that_is_over_stays_as_it_is(world: Ordering) -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (Asked("abort"), "nothing is selected.*--all"),
-        (Asked("abort", "state:running", everything=True), "give one of them"),
-        (Asked("abort", "type:none"), "no process matches 'type:none'"),
-        (Asked("abrot", "state:running"), "did you mean 'abort'"),
-        (Asked("abort", "state:running", rate=0.0), "rate 0.0: .*above 0"),
-        (Asked("abort", "state:running", rate=-1.0), "pause it"),
-        (Asked("abort", "state:running", rate=float("nan")), "above 0"),
-        (Asked("abort", "state:running", priorities={"oder": 1}), "did you mean 'order'"),
-        (Asked("check", "state:running", apply=True), "a check changes nothing"),
+        (OperationRequest("abort"), "nothing is selected.*--all"),
+        (OperationRequest("abort", "state:running", everything=True), "give one of them"),
+        (OperationRequest("abort", "type:none"), "no process matches 'type:none'"),
+        (OperationRequest("abrot", "state:running"), "did you mean 'abort'"),
+        (OperationRequest("abort", "state:running", rate=0.0), "rate 0.0: .*above 0"),
+        (OperationRequest("abort", "state:running", rate=-1.0), "pause it"),
+        (OperationRequest("abort", "state:running", rate=float("nan")), "above 0"),
+        (OperationRequest("abort", "state:running", priorities={"oder": 1}), "did you mean 'order'"),
+        (OperationRequest("check", "state:running", apply=True), "a check changes nothing"),
     ],
 )
-def test_bad_input_is_an_error_and_saves_nothing(world: Ordering, asked: Asked, said: str) -> None:
+def test_bad_input_is_an_error_and_saves_nothing(world: Ordering, asked: OperationRequest, said: str) -> None:
     world.orders(1)
     with pytest.raises(InputError, match=said):
         operations.start(world.app.resources, asked, WHY)
@@ -84,7 +84,7 @@ def test_bad_input_is_an_error_and_saves_nothing(world: Ordering, asked: Asked, 
 def test_a_reason_is_needed(world: Ordering) -> None:
     world.orders(1)
     with pytest.raises(InputError, match="say in a few words why"):
-        operations.start(world.app.resources, Asked("check", everything=True), " ")
+        operations.start(world.app.resources, OperationRequest("check", everything=True), " ")
 
 
 def test_a_number_that_is_none(world: Ordering) -> None:
@@ -155,7 +155,7 @@ def test_numbers_go_on_and_nothing_is_lost_between_some_who_order(world: Orderin
 
     def ask(name: str) -> list[int]:
         together.wait(10)
-        asked = Asked("check", everything=True)
+        asked = OperationRequest("check", everything=True)
         return [operations.start(world.app.resources, asked, f"for {name}", by=name).id for _ in range(each)]
 
     with ThreadPoolExecutor(len(who)) as operators:

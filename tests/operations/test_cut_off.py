@@ -9,8 +9,7 @@ from datetime import timedelta
 import pytest
 
 from recovery.operations import advance, commands, hold, pages, work
-from recovery.operations.kinds import base, kind_of
-from recovery.operations.kinds import checking as check
+from recovery.operations.kinds import base, kind_of, repairing
 from recovery.records import OperationState, ProcessState, ResultState
 from recovery.settings import Settings
 from recovery.store import definitions
@@ -28,7 +27,7 @@ def world(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> Ordering:
     for module in (work, hold):
         monkeypatch.setattr(module, "LEASE", 0.2)
     monkeypatch.setattr(work, "RETRY_AFTER", 0.1)
-    for kind in (base.Kind, check.RepairAll):
+    for kind in (base.Kind, repairing.RepairAll):
         monkeypatch.setattr(kind, "page", 2)
         monkeypatch.setattr(kind, "step", 1)
     monkeypatch.setattr(pages, "PLANNED", 2)

@@ -11,9 +11,9 @@ import pytest
 
 from recovery import operations
 from recovery.operations import hold, pages
-from recovery.operations.kinds import checking as check
+from recovery.operations.kinds import checking
 from recovery.operations.kinds.base import Kind, Planned
-from recovery.operations.kinds.checking import Check
+from recovery.operations.kinds.checking import CheckAll
 from recovery.records import Operation, OperationRange, OperationState, ResultState
 from recovery.settings import Settings
 from tests.faults import Died
@@ -162,11 +162,11 @@ def test_a_survey_ends_where_it_is_not_to_go_on(world: Ordering, monkeypatch: py
     """All of it is one range: who goes through it feels what an operator changes."""
     ids = world.orders(5)
     world.store.database["graphs"].delete_many({})
-    operation, real = world.ask("check"), Check.survey
-    monkeypatch.setattr(check, "SAVED_TOGETHER", 1)
+    operation, real = world.ask("check"), CheckAll.survey
+    monkeypatch.setattr(checking, "SAVED_TOGETHER", 1)
     told: list[str] = []
 
-    def surveyed(self: Check, *args: Any) -> Any:
+    def surveyed(self: CheckAll, *args: Any) -> Any:
         for part in real(self, *args):
             if not told:
                 told.append(change)
@@ -178,7 +178,7 @@ def test_a_survey_ends_where_it_is_not_to_go_on(world: Ordering, monkeypatch: py
                     )
             yield part
 
-    monkeypatch.setattr(Check, "survey", surveyed)
+    monkeypatch.setattr(CheckAll, "survey", surveyed)
     world.worker().run_once(5)
 
     def first() -> OperationRange:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from recovery import InputError
-from recovery.operations import placing
+from recovery.operations import advance
 from recovery.records import Operation, OperationState, Worker
 from recovery.settings import Settings
 from tests.operations.ordering import Ordering, adds_up
@@ -57,15 +57,15 @@ def test_what_nobody_in_spark_works_at_workers_go_on_with(world: Ordering, monke
     serve_spark(world)
     operation = begun(world, world.ask("abort", "type:order", apply=True))
     assert operation.driven
-    assert not placing.is_left_alone(world.app.resources, operation), "it has only begun"
+    assert not advance._is_left_alone(world.app.resources, operation), "it has only begun"
     ranges = world.store.operation_ranges
     leased = ranges.lease(operation.id, operation.phase, "token", "executor", 60.0)
     assert leased is not None
-    monkeypatch.setattr(placing, "LEFT_ALONE", timedelta(0))
-    assert not placing.is_left_alone(world.app.resources, operation)
+    monkeypatch.setattr(advance, "LEFT_ALONE", timedelta(0))
+    assert not advance._is_left_alone(world.app.resources, operation)
     wait_until(lambda: world.now(operation).attended_at, 5, "that somebody was seen")
     ranges.give_back(leased, None)
-    wait_until(lambda: placing.is_left_alone(world.app.resources, world.now(operation)), 5, "nobody is at it")
+    wait_until(lambda: advance._is_left_alone(world.app.resources, world.now(operation)), 5, "nobody is at it")
     world.store.database["operations"].update_one({"_id": operation.id}, {"$set": {"recoveryTime": world.store.now()}})
     done = world.bring_on(operation, OperationState.FINISHED)
     assert done.spark is False and done.applied is not None and done.applied.done == 4

@@ -19,8 +19,8 @@ from recovery.cli.schedule_collect import HELP
 from recovery.engine import Keys, look_at, order
 from recovery.engine.operators.schedules import Schedules
 from recovery.errors import InputError
-from recovery.operations import Asked
-from recovery.operations.scheduled import schedule_operation
+from recovery.operations import OperationRequest
+from recovery.operations.commands import schedule_operation
 from recovery.records import Operation, OperationState
 from recovery.records.operation import ExportFormat
 from recovery.records.schedule import Schedule
@@ -46,7 +46,7 @@ def make(
     world: Ordering, selection: str = "ended:before(30d)", said: dict[str, Any] = AT_THREE, **more: Any
 ) -> Schedule:
     """A schedule with a slot that is due."""
-    asked = Asked("collect", selection, **more)
+    asked = OperationRequest("collect", selection, **more)
     schedule_operation(world.app.resources, NAME, asked, said, "a month is enough", by="ann")
     return due(world)
 
@@ -224,17 +224,25 @@ def test_it_is_paused_triggered_and_removed_as_any_schedule(world: Ordering) -> 
 @pytest.mark.parametrize(
     ("asked", "said", "told"),
     [
-        (Asked("collect", ""), AT_THREE, "say which processes"),
-        (Asked("collect", "ended:<never"), AT_THREE, "never"),
-        (Asked("collect", "ended:before(30d)", export="here"), AT_THREE, "give the whole path"),
-        (Asked("collect", "ended:before(30d)"), {"schedule": "0 3 30 2 *"}, "never fires"),
-        (Asked("collect", "ended:before(30d)"), {"jitter": "1m"}, "nothing says when"),
-        (Asked("collect", "ended:before(30d)"), {**AT_THREE, "overlap": "allow"}, "there is one at a time"),
-        (Asked("collect", "ended:before(30d)"), {**AT_THREE, "arguments": []}, "is for schedules of processes"),
-        (Asked("collect", "ended:before(30d)"), {**AT_THREE, "retry_across": "1h"}, "is for schedules of processes"),
+        (OperationRequest("collect", ""), AT_THREE, "say which processes"),
+        (OperationRequest("collect", "ended:<never"), AT_THREE, "never"),
+        (OperationRequest("collect", "ended:before(30d)", export="here"), AT_THREE, "give the whole path"),
+        (OperationRequest("collect", "ended:before(30d)"), {"schedule": "0 3 30 2 *"}, "never fires"),
+        (OperationRequest("collect", "ended:before(30d)"), {"jitter": "1m"}, "nothing says when"),
+        (OperationRequest("collect", "ended:before(30d)"), {**AT_THREE, "overlap": "allow"}, "there is one at a time"),
+        (
+            OperationRequest("collect", "ended:before(30d)"),
+            {**AT_THREE, "arguments": []},
+            "is for schedules of processes",
+        ),
+        (
+            OperationRequest("collect", "ended:before(30d)"),
+            {**AT_THREE, "retry_across": "1h"},
+            "is for schedules of processes",
+        ),
     ],
 )
-def test_what_can_not_be_scheduled(world: Ordering, asked: Asked, said: dict[str, Any], told: str) -> None:
+def test_what_can_not_be_scheduled(world: Ordering, asked: OperationRequest, said: dict[str, Any], told: str) -> None:
     with pytest.raises(InputError, match=told):
         schedule_operation(world.app.resources, NAME, asked, said, "a month is enough")
     assert world.store.schedules.all() == {}
@@ -242,7 +250,7 @@ def test_what_can_not_be_scheduled(world: Ordering, asked: Asked, said: dict[str
 
 def test_names_and_settings_that_can_not_be(world: Ordering) -> None:
     make(world)
-    asked = Asked("collect", "ended:before(30d)")
+    asked = OperationRequest("collect", "ended:before(30d)")
     with pytest.raises(InputError, match="there is one of this name"):
         schedule_operation(world.app.resources, NAME, asked, AT_THREE, "a month is enough")
     with pytest.raises(InputError, match="is the name of another process type"):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from recovery import InputError, operations
-from recovery.operations import Asked
+from recovery.operations import OperationRequest
 from recovery.operations.kinds import kind_of
 from recovery.records import OperationKind, OperationResult, ProcessState, ResultState
 from recovery.scan import GraphScanner
@@ -213,5 +213,5 @@ def test_a_process_that_goes_on_meanwhile_loses_nothing(world: Ordering) -> None
 def test_what_can_not_be(world: Ordering, kind: str, seconds: Any, said: str) -> None:
     world.orders(1)
     with pytest.raises(InputError, match=said):
-        operations.start(world.app.resources, Asked(kind, everything=True, idle_timeout=seconds), WHY)
+        operations.start(world.app.resources, OperationRequest(kind, everything=True, idle_timeout=seconds), WHY)
     assert world.store.operations.newest(1) == []

@@ -12,8 +12,8 @@ import pytest
 from recovery import Settings
 from recovery.engine.operators.saved_searches import read_search, unreadable
 from recovery.engine.operators.stored_selections import rewrite_signed_ages, with_signed_ages
-from recovery.operations import Asked
-from recovery.operations.scheduled import schedule_operation
+from recovery.operations import OperationRequest
+from recovery.operations.commands import schedule_operation
 from recovery.records import SavedSearch, Worker
 from recovery.search import parse
 from tests.cli import schemas
@@ -31,7 +31,9 @@ def world(emptied: Settings) -> World:
     world = World(emptied)
     world.store.saved_searches.insert(SavedSearch(id="old", text=OLD, by="ann", reason="each morning"))
     world.store.saved_searches.insert(SavedSearch(id="fine", text="type:order", by="ann"))
-    schedule_operation(world.app.resources, "nightly", Asked("collect", "overdue"), {"schedule": "0 3 * * *"}, "space")
+    schedule_operation(
+        world.app.resources, "nightly", OperationRequest("collect", "overdue"), {"schedule": "0 3 * * *"}, "space"
+    )
     scheduled = world.store.schedules.get("nightly")
     assert scheduled is not None and scheduled.orders is not None
     assert world.store.schedules.save(replace(scheduled, orders=replace(scheduled.orders, selection=OLD)))

@@ -38,8 +38,8 @@ from recovery.errors import (
 from recovery.health import Level, examine, look, repair
 from recovery.health.model import Cause
 from recovery.health.mongodb_server import rights
-from recovery.operations import Asked
-from recovery.operations.scheduled import schedule_operation
+from recovery.operations import OperationRequest
+from recovery.operations.commands import schedule_operation
 from recovery.records import Process, Worker, from_document, shapes_of
 from recovery.scan import ScheduleScanner
 from recovery.settings import Settings
@@ -202,7 +202,7 @@ def test_all_do_what_they_are_for(come_as: As) -> None:  # noqa: PLR0915 - lists
     assert reader.store.schedules.all()["hourly"].recent[-1].outcome == "started"
     worker.store.schedules.postpone("hourly", 1, 7200)
     schedules.remove("hourly")
-    asked = Asked("collect", "ended:before(30d)")
+    asked = OperationRequest("collect", "ended:before(30d)")
     nightly = schedule_operation(operator.app.resources, "nightly", asked, {"schedule": "1h"}, "a test")
     assert operator.store.schedules.save(
         nightly.evolve(next_slot=operator.store.now(), recovery_time=operator.store.now())

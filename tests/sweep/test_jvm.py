@@ -13,7 +13,7 @@ import pytest
 
 from recovery import operations
 from recovery.engine import Resources
-from recovery.operations import Asked
+from recovery.operations import OperationRequest
 from recovery.records import OperationState
 from recovery.settings import Settings
 from recovery.stack import Stack
@@ -94,7 +94,7 @@ def test_a_worker_drives_on(stack: Stack, database: Database, settings: Settings
             jvm.wait(10)
 
         def checked(in_the_middle: Callable[[], None] | None = None) -> None:
-            asked = Asked("check", everything=True, spark=True, rate=10.0 if in_the_middle else None)
+            asked = OperationRequest("check", everything=True, spark=True, rate=10.0 if in_the_middle else None)
             number = operations.start(resources, asked, "a test").id
             if in_the_middle is not None:
                 begun = lambda: operations.progress(resources, operations.find(resources, number)).totals.processes  # noqa: E731

@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from recovery.engine import Applier, Resources
-from recovery.operations import OperationWorker, placing
+from recovery.operations import OperationWorker
+from recovery.operations import advance as advancing
 from recovery.operations.advance import advance
 from recovery.operations.progress import NO_PARQUET, progress
 from recovery.records import Operation, OperationState
@@ -85,7 +86,7 @@ def test_what_workers_went_on_with_is_written_by_the_next_driver(resources: Reso
     while now(resources, operation).cuts is None:
         assert driver.step(operation.id)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(placing, "LEFT_ALONE", placing.LEFT_ALONE * 0)
+        patched.setattr(advancing, "LEFT_ALONE", advancing.LEFT_ALONE * 0)
         worker = OperationWorker(resources, Applier(resources), "a worker")
 
         def done() -> bool:

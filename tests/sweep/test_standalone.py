@@ -13,7 +13,7 @@ import pytest
 
 from recovery import Settings, operations
 from recovery.engine import Applier, Resources
-from recovery.operations import Asked, OperationWorker
+from recovery.operations import OperationRequest, OperationWorker
 from recovery.records import Operation, OperationState, Phase, Totals
 from recovery.stack import Stack
 from recovery.stack.child import ChildProcess
@@ -47,7 +47,7 @@ class Driven:
         return {worker.id for worker in self.resources.store.workers.all() if worker.spark}
 
     def ask(self, **more: Any) -> Operation:
-        return operations.start(self.resources, Asked("check", everything=True, **more), "a test")
+        return operations.start(self.resources, OperationRequest("check", everything=True, **more), "a test")
 
     def now(self, operation: Operation) -> Operation:
         return operations.find(self.resources, operation.id)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from recovery import Recovery, operations
 from recovery.engine import Resources
 from recovery.errors import SweepFailed
-from recovery.operations import Asked
+from recovery.operations import OperationRequest
 from recovery.records import Operation, OperationState, Phase
 from recovery.settings import Settings
 from recovery.sweep import drive
@@ -41,7 +41,9 @@ def driver(resources: Resources) -> Driver:
 
 
 def ask(resources: Resources, **more: Any) -> Operation:
-    return operations.start(resources, Asked("check", everything=True, spark=True, here=True, **more), "a test")
+    return operations.start(
+        resources, OperationRequest("check", everything=True, spark=True, here=True, **more), "a test"
+    )
 
 
 def state(resources: Resources, operation: Operation) -> OperationState:

@@ -3,10 +3,10 @@
 from recovery.engine import Applier, Resources
 from recovery.operations.kinds.aborting import Abort
 from recovery.operations.kinds.base import Kind, Planned, totals_of
-from recovery.operations.kinds.checking import Check, RepairAll
+from recovery.operations.kinds.checking import CheckAll
 from recovery.operations.kinds.collect import Collect
-from recovery.operations.kinds.restart_from import RestartFrom
-from recovery.operations.kinds.restarting import Restart
+from recovery.operations.kinds.repairing import RepairAll
+from recovery.operations.kinds.restarting import Restart, RestartFrom
 from recovery.operations.kinds.set_idle_timeout import SetIdleTimeout
 from recovery.records import Operation, OperationKind
 from recovery.wording import count
@@ -14,7 +14,7 @@ from recovery.wording import count
 __all__ = ["Kind", "Planned", "kind_of", "totals_of", "why_none"]
 
 _KINDS: dict[OperationKind, type[Kind]] = {
-    OperationKind.CHECK: Check,
+    OperationKind.CHECK: CheckAll,
     OperationKind.REPAIR: RepairAll,
     OperationKind.RESTART: Restart,
     OperationKind.RESTART_FROM: RestartFrom,

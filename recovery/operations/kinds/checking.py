@@ -1,16 +1,15 @@
-"""Check and repair: the rules of the scanners on whole processes, and the scanners' repair of what they find."""
+"""Check: the rules of the scanners on whole processes. What is wrong is written down, and nothing is changed."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
 from recovery.operations.kinds.base import Kind, Planned, described, totals_of
-from recovery.operations.kinds.repairing import Repairing, by_process, pace_of
-from recovery.records import Operation, OperationFinding, OperationResult, ResultState, Tally
+from recovery.records import Operation, OperationFinding, OperationResult, Tally
 from recovery.records.operation_parts import result_id
-from recovery.repair import Repairer, diagnose, look_at_all, readings
+from recovery.repair import diagnose, look_at_all, readings
 from recovery.rules import Finding, Snapshot
 from recovery.store.views.ranges import Range
 from recovery.survey import Look, RangeCounts, without_process, wrong_in
@@ -21,7 +20,7 @@ SAVED_TOGETHER = 1000
 """Results of a range that is gone through as a whole: what is found is not held in memory till its end."""
 
 
-class Check(Kind):
+class CheckAll(Kind):
     """Finds what is wrong, and writes it down."""
 
     none = "no rule has found anything wrong with them"
@@ -55,22 +54,6 @@ class Check(Kind):
                 yield Planned(results, totals_of(results))
                 results = []
         yield Planned(results, totals_of(results, seen.processes, seen.decisions))
-
-
-class RepairAll(Check):
-    """Finds the same, and repairs it when it is applied. Whatever became of a process since it was planned: it is read
-    and judged once more, and what it needs now is done."""
-
-    page = step = 1000
-    begins = False
-
-    def failed(self, operation: Operation, result: OperationResult, error: str) -> OperationResult:  # noqa: ARG002
-        return result.evolve(state=ResultState.ERROR, error=error)
-
-    def together(self, operation: Operation, results: Sequence[OperationResult]) -> list[OperationResult]:
-        pace = pace_of(operation, self.applier, self.resources.settings.scan_interval)
-        repairer = Repairer(self.resources, self.applier, f"operation {operation.id}", pace)
-        return Repairing(self.resources, repairer, results).run()
 
 
 def _results(
@@ -110,3 +93,11 @@ def _told(snapshot: Snapshot, finding: Finding) -> OperationFinding:
 def _actor(snapshot: Snapshot, finding: Finding) -> str | None:
     decision = snapshot.decisions.get(finding.record.rpartition("/")[2])
     return decision.actor if decision is not None else None
+
+
+def by_process(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
+    """{process: what was found on it}."""
+    found: dict[str, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        found[finding.process_id].append(finding)
+    return found

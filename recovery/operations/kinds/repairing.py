@@ -1,21 +1,28 @@
-"""What a repair does to some processes: each is read and judged once more, what it needs now is done, and it is told of
-each what was done."""
+"""Repair: what a check finds is repaired as the scanners do it.
+
+Each process is read and judged once more, what it needs now is done, and its result says what was done. What was found
+on single tasks alone is judged again as the Decision scanner does it, of the decisions alone: to read a process whole
+takes ten times as long, and what a lost message or a time-out needs is in the decision. Whatever else is wrong with
+such a process, or was not repaired so, is for a look at the whole.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from recovery.engine import Applier, Resources
 from recovery.operations.kinds.base import described
-from recovery.operations.kinds.single_tasks import HANDED_OVER, diagnose_tasks, is_settled, of_single_tasks
-from recovery.records import Operation, OperationResult, Process, ResultState
-from recovery.records.ids import split_record_id
-from recovery.repair import Later, Repairer, RequeuePace, diagnose, readings
-from recovery.rules import Finding, Repair, Rule, Surroundings
+from recovery.operations.kinds.checking import CheckAll, by_process
+from recovery.records import DecisionState, Operation, OperationResult, Process, ProcessState, ResultState
+from recovery.records.ids import SEPARATOR, split_record_id
+from recovery.repair import Diagnosis, Later, Repairer, RequeuePace, diagnose, look_around, readings
+from recovery.rules import OF_SINGLE_TASKS, Finding, Repair, Rule, Surroundings, judge_decision
 from recovery.wording import count as count_of
 
+HANDED_OVER = {Repair.REQUEUE, Repair.REQUEUE_MESSAGE, Repair.ENQUEUE_DUE}
+"""Repairs after which a worker has the task: nothing more is to be seen of them."""
 ROUNDS = 10
 """A repair may show what is to be repaired next, as a graph that is made anew does. Each process takes a few steps."""
 TOLD = 500
@@ -37,7 +44,23 @@ def pace_of(operation: Operation, applier: Applier, interval: float) -> RequeueP
     return paces[operation.id]
 
 
-class Repairing:
+class RepairAll(CheckAll):
+    """Finds the same, and repairs it when it is applied. Whatever became of a process since it was planned: it is read
+    and judged once more, and what it needs now is done."""
+
+    page = step = 1000
+    begins = False
+
+    def failed(self, operation: Operation, result: OperationResult, error: str) -> OperationResult:  # noqa: ARG002
+        return result.evolve(state=ResultState.ERROR, error=error)
+
+    def together(self, operation: Operation, results: Sequence[OperationResult]) -> list[OperationResult]:
+        pace = pace_of(operation, self.applier, self.resources.settings.scan_interval)
+        repairer = Repairer(self.resources, self.applier, f"operation {operation.id}", pace)
+        return _RepairRun(self.resources, repairer, results).run()
+
+
+class _RepairRun:
     """Some processes while they are repaired."""
 
     def __init__(self, resources: Resources, repairer: Repairer, results: Sequence[OperationResult]) -> None:
@@ -126,14 +149,31 @@ class Repairing:
         ]
 
 
-def by_process(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
-    """{process: what was found on it}."""
-    found: dict[str, list[Finding]] = defaultdict(list)
-    for finding in findings:
-        found[finding.process_id].append(finding)
-    return found
-
-
 def _goes_on(findings: Iterable[Finding]) -> bool:
     """Whether another look may show what is to be repaired next."""
     return any(finding.repair not in (Repair.REPORT, Repair.WAIT, *HANDED_OVER) for finding in findings)
+
+
+def of_single_tasks(result: OperationResult, process: Process | None) -> bool:
+    """Whether a result has nothing but findings on single tasks, all of which it tells, of a process that goes on."""
+    found = result.findings
+    return (
+        process is not None
+        and process.state is ProcessState.RUNNING
+        and 0 < sum(result.counts.values()) == len(found)
+        and all(one.rule in OF_SINGLE_TASKS and SEPARATOR in one.record for one in found)
+    )
+
+
+def diagnose_tasks(resources: Resources, results: Sequence[OperationResult]) -> Diagnosis:
+    """What is wrong now with the tasks that these results name."""
+    read = resources.store.ranges.decisions([one.record for result in results for one in result.findings])
+    queues = {one.actor for one in read.records if one.state is DecisionState.QUEUED}
+    around = look_around(resources, queues=queues)
+    return Diagnosis([found for one in read.records if (found := judge_decision(one, around))], around)
+
+
+def is_settled(result: OperationResult, diagnosed: Mapping[str, Sequence[Repair]], dealt_with: int) -> bool:
+    """Whether all that a result names was found again, and handed over to a worker, now or by its pace later."""
+    again = diagnosed.get(result.process, ())
+    return len(again) == dealt_with == len(result.findings) and all(one in HANDED_OVER for one in again)
