@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from recovery.records import OrderKind
 from recovery.records.ids import new_pass
 from recovery.store import Store
-from recovery.store.operators.removals import Begun
+from recovery.store.operators.process_removals import Begun
 
 
 def order(store: Store, kind: OrderKind, epochs: Mapping[str, int], tasks: Sequence[str] = ()) -> str:

@@ -21,9 +21,9 @@ LONGEST = 400
 DRIVERS: dict[str, dict[str, tuple[str, ...]]] = {
     "pymongo": {"pymongo": ("recovery.store", "recovery.stack.mongod", "recovery.stack.replica_set")},
     "bson": {
-        "bson": ("recovery.store.raw_pages", "recovery.store.views.exports"),
+        "bson": ("recovery.store.raw_pages", "recovery.store.views.process_exports"),
         "bson.errors": ("recovery.store.driver_errors",),
-        "bson.json_util": ("recovery.store.views.exports",),
+        "bson.json_util": ("recovery.store.views.process_exports",),
     },
     "redis": {
         "redis": ("recovery.queue", "recovery.stack.valkey"),

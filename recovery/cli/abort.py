@@ -75,7 +75,7 @@ def _preview(resources: Resources, process: Process) -> str:
         return f"process {process.id} is aborted already; nothing was changed"
     if process.state is ProcessState.FINISHED:
         raise already_finished(process.id)
-    states = [one.state for one in resources.store.overview.decisions_of(process.id).values()]
+    states = [one.state for one in resources.store.process_details.decisions_of(process.id).values()]
     unfinished = sum(state is not DecisionState.FINISHED for state in states)
     working = states.count(DecisionState.WORKING)
     running = f", {working:,} of them running" if working else ""

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from recovery.store.views.calls import CallTexts
+from recovery.store.views.process_details import CallTexts
 
 SHORT_ID = 8
 """Characters of a task's id that the tree shows."""

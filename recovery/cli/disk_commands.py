@@ -12,7 +12,7 @@ from recovery.cli.command_options import Command, JsonOption, paragraphs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from recovery.store.views.disk import DiskUse, Use
+    from recovery.store.views.disk_use import DiskUse, Use
 
 HELP = """Show how many processes and records there are of each process type, and what they take on the disk.
 

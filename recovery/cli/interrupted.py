@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from recovery.engine import Resources
     from recovery.records import Decision, ErrorInfo, Interruption
     from recovery.store import Group, Selection
-    from recovery.store.operators.interruptions import Interruptions
+    from recovery.store.operators.interruption_records import Interruptions
 
 PAGE = 1000
 """Tasks that are read at once."""
@@ -49,7 +49,7 @@ def tasks_of(resources: Resources, selection: Selection) -> Iterator[dict[str, A
     from recovery.engine.operators.restart import pages
 
     for page in pages(resources, selection, PAGE):
-        custom_ids = resources.store.custom_ids.of({one.process_id for one in page})
+        custom_ids = resources.store.process_names.of({one.process_id for one in page})
         for one in page:
             yield {
                 "id": one.id,

@@ -17,7 +17,7 @@ from recovery.cli.output import line, seconds_between, wrap
 from recovery.health.untaken_tasks import why_refused
 from recovery.records import Decision, DecisionState, Process, ProcessState
 from recovery.records.decision import ABORTED
-from recovery.store.views.overview import TaskLine
+from recovery.store.views.process_details import TaskLine
 from recovery.wording import count, show_age
 
 if TYPE_CHECKING:

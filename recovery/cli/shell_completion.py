@@ -155,7 +155,7 @@ def complete_process(incomplete: str) -> list[str]:
     """Ids and custom ids of processes."""
 
     def find(store: Store) -> Iterable[str]:
-        ids = store.custom_ids
+        ids = store.process_names
         return [
             *ids.newest(incomplete, MAX_OFFERED),
             *(one.custom_id for one in ids.starting_with(incomplete, MAX_OFFERED)),
@@ -185,15 +185,19 @@ def _values(field: str, member: str, start: str) -> Iterable[str]:
 
 
 def _labels(store: Store, member: str, start: str) -> list[str]:
-    return store.labels.values(member, start, MAX_OFFERED) if member else store.labels.names(start, MAX_OFFERED)
+    return (
+        store.process_names.label_values(member, start, MAX_OFFERED)
+        if member
+        else store.process_names.label_names(start, MAX_OFFERED)
+    )
 
 
 OF_FIELDS: dict[str, Callable[[Store, str], Iterable[str]]] = {
     "@": lambda store, _: store.saved_searches.all(),
     "type": lambda store, _: store.process_types.stored(),
     "actor": lambda store, _: store.actors.stored(),
-    "id": lambda store, start: store.custom_ids.newest(start, MAX_OFFERED),
-    "custom": lambda store, start: (one.custom_id for one in store.custom_ids.starting_with(start, MAX_OFFERED)),
+    "id": lambda store, start: store.process_names.newest(start, MAX_OFFERED),
+    "custom": lambda store, start: (one.custom_id for one in store.process_names.starting_with(start, MAX_OFFERED)),
     "key": lambda store, _: {marker.key for marker in store.markers.all() if marker.key},
     "error": lambda store, _: store.interruptions.values("kind", MAX_VALUES),
     "fingerprint": lambda store, _: store.interruptions.values("fingerprint", MAX_VALUES),

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from recovery.engine import Resources
     from recovery.errors import DamagedRecord
     from recovery.records import Decision, Process
-    from recovery.store.views.calls import CallTexts
-    from recovery.store.views.overview import TaskLine
+    from recovery.store.views.process_details import CallTexts, TaskLine
 
 HELP = """Show a process: its state, and its tasks under those that scheduled them.
 
@@ -104,13 +103,10 @@ def look(resources: Resources, process_id: str, *, whole: bool = False) -> Shown
     found = store.processes.shown(process_id, 2**31 - 1 if whole else RESULT_SHOWN)
     if found is None:
         raise not_found(resources, process_id)
-    overview = store.overview
+    details = store.process_details
     # Tasks first: a decision that is read has its task's line then, or belongs to one made since.
-    lines, calls = (
-        overview.task_lines(process_id),
-        store.calls.of_process(process_id, None if whole else READ),
-    )
-    decisions, links = overview.decisions_of(process_id), overview.open_links(process_id)
+    lines, calls = details.task_lines(process_id), details.call_texts(process_id, None if whole else READ)
+    decisions, links = details.decisions_of(process_id), details.open_links(process_id)
     # And who serves them last: whoever comes meanwhile makes nothing look lonely.
     actors = {decision.actor for decision in decisions.values()}
     unserved = untaken_tasks.reasons(store.waiting.by_actor(count_served=False, wanted=actors))

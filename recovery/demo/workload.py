@@ -94,10 +94,10 @@ def look(resources: Resources, runs: Iterable[Run]) -> None:
 
 def look_at_values(resources: Resources, runs: Iterable[Run]) -> None:
     """Read what is stored as accepted of these processes, task by task, as a majority has it."""
-    overview, runs = resources.store.overview, list(runs)
+    details, runs = resources.store.process_details, list(runs)
     for first in range(0, len(runs), VALUES_PAGE):
         page = runs[first : first + VALUES_PAGE]
-        found = overview.values_of([run.id for run in page])
+        found = details.values_of([run.id for run in page])
         for run in page:
             run.stored = {task: _decoded(text) for task, text in found[run.id].items()}
             for task, value in run.stored.items():

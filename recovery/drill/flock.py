@@ -92,7 +92,7 @@ class Flock:
             for task, decision in decisions.items():
                 changed |= by_id[process_id].note(task, decision)
         over = [one for one in processes.values() if one.state is not ProcessState.RUNNING]
-        values = store.overview.values_of([one.id for one in over]) if over else {}
+        values = store.process_details.values_of([one.id for one in over]) if over else {}
         for process in processes.values():
             by_id[process.id].started = process.started_at
         for process in over:

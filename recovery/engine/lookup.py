@@ -7,7 +7,7 @@ from recovery.engine.resources import Resources
 from recovery.errors import InputError, ProcessNotFound
 from recovery.records import Process, given
 from recovery.records.ids import SEPARATOR, is_process_id
-from recovery.store.views.custom_ids import Named
+from recovery.store.views.process_names import Named
 
 MAX_LISTED = 10
 """Processes of one custom id that an error lists."""
@@ -40,10 +40,10 @@ def resolve(resources: Resources, name: str) -> str:
     name = given.text(name, "process_id")
     if resources.store.processes.is_committed(name):
         return name
-    found = resources.store.custom_ids.find(name, MAX_LISTED + 1)
+    found = resources.store.process_names.find(name, MAX_LISTED + 1)
     if len(found) > 1:
         raise InputError(_ambiguous(name, found))
-    return found[0].id if found else resources.store.custom_ids.last_former(name) or name
+    return found[0].id if found else resources.store.process_names.last_former(name) or name
 
 
 def resolve_task(resources: Resources, target: str) -> tuple[str, str | None]:

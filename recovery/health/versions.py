@@ -15,7 +15,7 @@ from recovery.engine import Resources
 from recovery.health.model import Cause, Check, join_names, ok, problem, unread, warning
 from recovery.records import Decision, DecisionState, Worker
 from recovery.records.preferences import SAME_VERSION
-from recovery.store.views.refused import INDEX, PinnedTasks, RefusedTasks
+from recovery.store.views.waiting_tasks import INDEX, PinnedTasks, RefusedTasks
 from recovery.wording import count, show_duration
 
 _NEVER = datetime.min.replace(tzinfo=UTC)

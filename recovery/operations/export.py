@@ -21,7 +21,7 @@ from recovery.operations.import_checks import check
 from recovery.records import Operation
 from recovery.records.ids import new_pass
 from recovery.records.operation import ExportFormat
-from recovery.store.views.exports import Line
+from recovery.store.views.process_exports import Line
 
 
 class Exported(NamedTuple):

@@ -7,7 +7,7 @@ import time
 
 from recovery.engine import Resources
 from recovery.records import Operation, OperationRange, OperationState, Phase
-from recovery.store.operators.operation_records import Turn
+from recovery.store.operators.operation_records import LimiterTurn
 
 LEASE = 30.0
 """Seconds that a range is leased for, renewed while its worker is at it or waits for the limiter: whoever is killed is
@@ -68,5 +68,5 @@ class Hold:
         self._renewed = time.monotonic()
         return self._store.operation_ranges.extend(self._leased, LEASE)
 
-    def _turn(self, count: int) -> Turn | None:
+    def _turn(self, count: int) -> LimiterTurn | None:
         return self._store.operations.take_turn(self._operation.id, self._state, count)

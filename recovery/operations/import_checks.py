@@ -22,7 +22,7 @@ from recovery.records.record import Record
 from recovery.records.search_names import decode_labels, encode_labels
 from recovery.repair import judge
 from recovery.rules import Snapshot, Surroundings
-from recovery.store.views.exports import Whole
+from recovery.store.views.process_exports import Whole
 
 _OVER = (ProcessState.FINISHED, ProcessState.ABORTED)
 _EPOCHS = ("epoch", "importedEpoch", "importedAs")

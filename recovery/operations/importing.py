@@ -14,7 +14,7 @@ from recovery.operations import parquet
 from recovery.operations.import_checks import check
 from recovery.records import Process
 from recovery.store import PORTION_BYTES
-from recovery.store.views.exports import MAX_LINE, Whole
+from recovery.store.views.process_exports import MAX_LINE, Whole
 from recovery.wording import count
 
 BATCH = 500

@@ -15,8 +15,8 @@ from typing import IO, Any
 
 from recovery.errors import InputError
 from recovery.store import PORTION_BYTES
-from recovery.store.views.exports import MAX_LINE, Line, Whole
-from recovery.store.views.tables import TABLES, Table
+from recovery.store.views.process_exports import MAX_LINE, Line, Whole
+from recovery.store.views.table_columns import TABLES, Table
 
 ENDING = ".parquet"
 RECORD = "record"

@@ -153,11 +153,13 @@ class DamageRepairs:
         return False
 
     def _set_epoch(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
-        return of_each([finding.record for finding in findings], lambda key: bool(self._store.setting.set_epoch(key)))
+        return of_each(
+            [finding.record for finding in findings], lambda key: bool(self._store.corrections.set_epoch(key))
+        )
 
     def _set_time(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
         processes = dict.fromkeys(f.record for f in findings if f.decision is None)
-        changed = of_each(processes, lambda key: bool(self._store.setting.set_process_times(key)))
+        changed = of_each(processes, lambda key: bool(self._store.corrections.set_process_times(key)))
         tasks = {f.record: f.decision.actor for f in findings if f.decision is not None}
         timeouts = {name: around.actor(name).worker_timeout for name in tasks.values()}
-        return changed + of_count(tasks, self._store.setting.set_task_times(list(tasks), timeouts) if tasks else 0)
+        return changed + of_count(tasks, self._store.corrections.set_task_times(list(tasks), timeouts) if tasks else 0)

@@ -14,7 +14,7 @@ from recovery.errors import StoreError
 from recovery.log_lines import Seldom
 from recovery.records import Census
 from recovery.store import Store
-from recovery.store.views.census import THE_ONE
+from recovery.store.views.metric_counts import THE_ONE
 from recovery.store.views.overview import time_limit
 
 log = logging.getLogger(__name__)

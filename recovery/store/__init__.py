@@ -46,42 +46,33 @@ if TYPE_CHECKING:
     from recovery.store.lifecycle.tasks import Tasks
     from recovery.store.lifecycle.workers import Workers
     from recovery.store.operators.aborts import Aborts
-    from recovery.store.operators.audit_log import AuditLog
+    from recovery.store.operators.audit_and_searches import AuditLog, SavedSearches
+    from recovery.store.operators.damaged_records import Damaged, Mending
     from recovery.store.operators.destruction import Destruction
-    from recovery.store.operators.idle_timeouts import IdleTimeouts
-    from recovery.store.operators.interruptions import Group, Interruptions, Selection
-    from recovery.store.operators.left_counts import LeftCountRecords
-    from recovery.store.operators.mending import Mending
+    from recovery.store.operators.interruption_records import Group, Interruptions, Selection
     from recovery.store.operators.operation_ranges import OperationRanges
     from recovery.store.operators.operation_records import Operations
     from recovery.store.operators.operation_results import OperationResults
-    from recovery.store.operators.orders import Orders
+    from recovery.store.operators.process_orders import ProcessOrders
+    from recovery.store.operators.process_removals import Removals
+    from recovery.store.operators.process_times import Corrections, IdleTimeouts
     from recovery.store.operators.redos import Redos
-    from recovery.store.operators.removals import Removals
-    from recovery.store.operators.restarts import Restarted, Restarts
-    from recovery.store.operators.saved_searches import SavedSearches
-    from recovery.store.operators.setting import Setting
+    from recovery.store.operators.restarts import Restarted, RestartUpdates
     from recovery.store.splitting import PORTION_BYTES, batches, portions
-    from recovery.store.views.calls import Calls
-    from recovery.store.views.census import Censuses
-    from recovery.store.views.condition import Server
-    from recovery.store.views.custom_ids import CustomIds
-    from recovery.store.views.damaged import Damaged
-    from recovery.store.views.disk import Disk
-    from recovery.store.views.due import Due
-    from recovery.store.views.exports import Exports
-    from recovery.store.views.hung import Hung
-    from recovery.store.views.imports import Imports
-    from recovery.store.views.labels import Labels
-    from recovery.store.views.members import Members
+    from recovery.store.views.disk_use import Disk
+    from recovery.store.views.lifeline_queries import HeartbeatView, Hung
+    from recovery.store.views.metric_counts import Censuses, LeftCountRecords
     from recovery.store.views.overview import Overview
     from recovery.store.views.pending import Pending, ToCome
+    from recovery.store.views.process_details import ProcessDetails
+    from recovery.store.views.process_exports import Exports
+    from recovery.store.views.process_imports import Imports
+    from recovery.store.views.process_names import ProcessNames
     from recovery.store.views.ranges import Ranges
-    from recovery.store.views.refused import Refusals
-    from recovery.store.views.scanners import Scanners
+    from recovery.store.views.scanner_queries import Due, Scanners, UnreachableDeadlines
     from recovery.store.views.search import Search
-    from recovery.store.views.unreachable_deadlines import UnreachableDeadlines
-    from recovery.store.views.waiting import ActorQueue, Waiting
+    from recovery.store.views.server_state import MongoServer
+    from recovery.store.views.waiting_tasks import ActorQueue, Refusals, Waiting
 
 __all__ = [
     "LONGEST_WAIT",
@@ -123,11 +114,11 @@ __getattr__ = exported(
         "lifecycle.processes": "Standing",
         "lifecycle.requeue_alike": "LOSSES_WITHOUT_DELAY",
         "lifecycle.requeues": "LONGEST_WAIT",
-        "operators.interruptions": "Group Selection",
+        "operators.interruption_records": "Group Selection",
         "operators.restarts": "Restarted",
         "splitting": "PORTION_BYTES batches portions",
         "views.pending": "ToCome",
-        "views.waiting": "ActorQueue",
+        "views.waiting_tasks": "ActorQueue",
     },
 )
 
@@ -179,19 +170,19 @@ class Store:
     schedules: Schedules = of_collection("lifecycle.schedules:Schedules", schema.SCHEDULES)
 
     # The collections that operators' commands and repairs read and write.
-    interruptions: Interruptions = of_collection("operators.interruptions:Interruptions", schema.INTERRUPTIONS)
+    interruptions: Interruptions = of_collection("operators.interruption_records:Interruptions", schema.INTERRUPTIONS)
     aborts: Aborts = of_database("operators.aborts:Aborts")
-    restarts: Restarts = part(
-        "store.operators.restarts:Restarts",
+    restarts: RestartUpdates = part(
+        "store.operators.restarts:RestartUpdates",
         lambda store: (store._database, store._settings.message_timeout, store.preferences.task_timeouts),
     )
     redos: Redos = of_database("operators.redos:Redos")
-    orders: Orders = of_collection("operators.orders:Orders", schema.ORDERS)
-    removals: Removals = of_database("operators.removals:Removals")
-    idle_timeouts: IdleTimeouts = of_database("operators.idle_timeouts:IdleTimeouts")
-    mending: Mending = of_database("operators.mending:Mending")
-    setting: Setting = of_database("operators.setting:Setting")
-    left_counts: LeftCountRecords = of_collection("operators.left_counts:LeftCountRecords", schema.LEFT_COUNTS)
+    orders: ProcessOrders = of_collection("operators.process_orders:ProcessOrders", schema.ORDERS)
+    removals: Removals = of_database("operators.process_removals:Removals")
+    idle_timeouts: IdleTimeouts = of_database("operators.process_times:IdleTimeouts")
+    mending: Mending = of_database("operators.damaged_records:Mending")
+    corrections: Corrections = of_database("operators.process_times:Corrections")
+    left_counts: LeftCountRecords = of_collection("views.metric_counts:LeftCountRecords", schema.LEFT_COUNTS)
     operations: Operations = of_collection("operators.operation_records:Operations", schema.OPERATIONS)
     operation_ranges: OperationRanges = of_collection(
         "operators.operation_ranges:OperationRanges", schema.OPERATION_RANGES
@@ -199,35 +190,38 @@ class Store:
     operation_results: OperationResults = of_collection(
         "operators.operation_results:OperationResults", schema.OPERATION_RESULTS
     )
-    saved_searches: SavedSearches = of_collection("operators.saved_searches:SavedSearches", schema.SAVED_SEARCHES)
-    audit_log: AuditLog = of_collection("operators.audit_log:AuditLog", schema.AUDIT_LOG)
+    saved_searches: SavedSearches = of_collection("operators.audit_and_searches:SavedSearches", schema.SAVED_SEARCHES)
+    audit_log: AuditLog = of_collection("operators.audit_and_searches:AuditLog", schema.AUDIT_LOG)
     destruction: Destruction = of_database("operators.destruction:Destruction")
 
     # The queries that read across collections, for people and for rules.
-    exports: Exports = of_database("views.exports:Exports")
-    imports: Imports = of_database("views.imports:Imports")
+    exports: Exports = of_database("views.process_exports:Exports")
+    imports: Imports = of_database("views.process_imports:Imports")
     pending: Pending = of_database("views.pending:Pending")
     # As the rules have it, which take a queue that was polled so short a time ago for polled.
     waiting: Waiting = part(
-        "store.views.waiting:Waiting",
+        "store.views.waiting_tasks:Waiting",
         lambda store: (store._database, store.pending, store.queues, store._settings.polled_within),
     )
-    refusals: Refusals = of_database("views.refused:Refusals")
-    hung: Hung = part("store.views.hung:Hung", lambda store: (store._database, lambda: store.decisions.catch_up()))
-    unreachable_deadlines: UnreachableDeadlines = of_database("views.unreachable_deadlines:UnreachableDeadlines")
-    damaged: Damaged = of_database("views.damaged:Damaged")
+    refusals: Refusals = of_database("views.waiting_tasks:Refusals")
+    hung: Hung = part(
+        "store.views.lifeline_queries:Hung", lambda store: (store._database, lambda: store.decisions.catch_up())
+    )
+    unreachable_deadlines: UnreachableDeadlines = of_database("views.scanner_queries:UnreachableDeadlines")
+    damaged: Damaged = of_database("operators.damaged_records:Damaged")
     ranges: Ranges = of_database("views.ranges:Ranges")
     overview: Overview = of_database("views.overview:Overview")
-    censuses: Censuses = of_database("views.census:Censuses")
-    disk: Disk = of_database("views.disk:Disk")
-    calls: Calls = of_database("views.calls:Calls")
-    custom_ids: CustomIds = of_database("views.custom_ids:CustomIds")
-    server: Server = part("store.views.condition:Server", lambda store: (store._database, store._settings.mongo_uri))
+    censuses: Censuses = of_database("views.metric_counts:Censuses")
+    disk: Disk = of_database("views.disk_use:Disk")
+    process_details: ProcessDetails = of_database("views.process_details:ProcessDetails")
+    process_names: ProcessNames = of_database("views.process_names:ProcessNames")
+    server: MongoServer = part(
+        "store.views.server_state:MongoServer", lambda store: (store._database, store._settings.mongo_uri)
+    )
     search: Search = of_database("views.search:Search")
-    labels: Labels = of_database("views.labels:Labels")
-    members: Members = of_database("views.members:Members")
-    scanners: Scanners = of_collection("views.scanners:Scanners", schema.SCANNERS)
-    due: Due = of_database("views.due:Due")
+    heartbeat_view: HeartbeatView = of_database("views.lifeline_queries:HeartbeatView")
+    scanners: Scanners = of_collection("views.scanner_queries:Scanners", schema.SCANNERS)
+    due: Due = of_database("views.scanner_queries:Due")
 
     def __init__(
         self, settings: Settings, within: float | None = None, version: Callable[[], str | None] = lambda: None

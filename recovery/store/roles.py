@@ -84,7 +84,7 @@ ROLES: Mapping[str, Rights] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldRights:
     """What the user may do that we came as: of each role what it lacks; nothing, if it may do all of it."""
 
     user: str
@@ -112,7 +112,7 @@ def create(database: Database[Document]) -> None:
             database.command("updateRole", name, privileges=privileges, roles=[])
 
 
-def held(database: Database[Document]) -> Held | None:
+def held(database: Database[Document]) -> HeldRights | None:
     """What we may do; None where nobody logs in. Everyone may ask this of himself."""
     found = database.command("connectionStatus", showPrivileges=True)["authInfo"]
     users = found["authenticatedUsers"]
@@ -120,7 +120,7 @@ def held(database: Database[Document]) -> Held | None:
         return None
     privileges = found["authenticatedUserPrivileges"]
     lacking = {name: _lacking(rights, privileges, database.name) for name, rights in ROLES.items()}
-    return Held(users[0]["user"], lacking)
+    return HeldRights(users[0]["user"], lacking)
 
 
 def _lacking(rights: Rights, privileges: Iterable[Document], database: str) -> Rights:

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 
 from recovery.store.client import Document
 from recovery.store.expressions import record_range
-from recovery.store.views.tables import FLAG, MOMENT, PLAIN, TEXT, WHOLE, Kind, Table
+from recovery.store.views.table_columns import FLAG, MOMENT, PLAIN, TEXT, WHOLE, ColumnKind, Table
 
 MAX_VALUES = 1000
 """Of an IN; more are left to Spark."""
@@ -76,7 +76,7 @@ def _of_process(table: Table, sign: str, value: Any) -> Document | None:
     return {"$or": [record_range(one) for one in wanted]}
 
 
-def _value(kind: Kind, value: Any) -> Any:
+def _value(kind: ColumnKind, value: Any) -> Any:
     """A value as MongoDB has it. Raises TypeError for what can't be compared there."""
     if kind is MOMENT and isinstance(value, datetime):
         # Spark hands it over as a time of this machine.

@@ -24,7 +24,7 @@ from recovery.repair import look_at_all
 from recovery.settings import load
 from recovery.store import check_server
 from recovery.store.views.ranges import Range
-from recovery.store.views.tables import TABLES, Row
+from recovery.store.views.table_columns import TABLES, Row
 from recovery.survey.plan import plan
 from recovery.sweep.pushdown import pushed
 from recovery.sweep.table_rows import SCHEMAS, Reading, numbered, ranges_of, rows

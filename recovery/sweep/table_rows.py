@@ -19,7 +19,7 @@ from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.record_reading import tell
 from recovery.store.views.ranges import Range, Ranges
-from recovery.store.views.tables import COUNT, MOMENT, TABLES, TEXT, WHOLE, Row, value
+from recovery.store.views.table_columns import COUNT, MOMENT, TABLES, TEXT, WHOLE, Row, value
 from recovery.survey import Look, RangeCounts, wrong_in
 from recovery.survey.record_streams import Stream
 from recovery.sweep.job import connected

@@ -39,7 +39,7 @@ from recovery.scan import (
 )
 from recovery.scan.errands import CensusTaker
 from recovery.store import schema
-from recovery.store.views.scanners import Scanners
+from recovery.store.views.scanner_queries import Scanners
 from recovery.threads import ServiceThread
 from recovery.worker.celery_config import NUDGE
 from recovery.worker.lifeline.lifeline import Lifeline

@@ -368,8 +368,8 @@ def test_labels_cost_a_seek_each(labelled: World) -> None:
     query = {"labels": {"$exists": True, "$elemMatch": {"$gt": "customer=acme 1", "$lt": "customer=b"}}}
     told = processes.find(query).hint("labels").limit(1).explain()["executionStats"]
     assert (told["totalKeysExamined"], told["nReturned"]) == (1, 1)
-    assert labelled.store.labels.values("customer", "acme", 50) == ["acme 1", "acme 2"]
-    assert labelled.store.labels.names("", 2) == ["a-b", "customer"]
+    assert labelled.store.process_names.label_values("customer", "acme", 50) == ["acme 1", "acme 2"]
+    assert labelled.store.process_names.label_names("", 2) == ["a-b", "customer"]
 
 
 def test_silent_where_servers_are_away(settings: Settings) -> None:

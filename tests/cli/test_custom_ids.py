@@ -11,7 +11,7 @@ from recovery import InputError, Settings
 from recovery.cli.main import app
 from recovery.engine.lookup import resolve_task
 from recovery.records import Process, ProcessState, to_document
-from recovery.store.views.custom_ids import Named
+from recovery.store.views.process_names import Named
 from tests.emptied import without_index
 from tests.world import World
 
@@ -109,11 +109,11 @@ def test_it_costs_a_seek_for_each_type(world: World) -> None:
     world.store.catch_up(10)
     database.command("profile", 2)
     try:
-        found = world.store.custom_ids.find("c7", 10)
+        found = world.store.process_names.find("c7", 10)
     finally:
         database.command("profile", 0)
     assert found == [Named(f"{kind}7", f"type{kind}", "c7") for kind in range(3)]
     examined = [one["keysExamined"] for one in database["system.profile"].find({"ns": f"{database.name}.processes"})]
     assert len(examined) == 1 and sum(examined) < 20, examined
     with without_index(world.store, "processes", "customId"):
-        assert world.store.custom_ids.find("c7", 10) == found, "without its index, too"
+        assert world.store.process_names.find("c7", 10) == found, "without its index, too"

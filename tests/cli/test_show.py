@@ -20,7 +20,7 @@ from recovery.cli.awaiting import _reasons
 from recovery.cli.calls import call_line
 from recovery.cli.main import _unless_half_made, app
 from recovery.records import Worker
-from recovery.store.views.calls import CallTexts
+from recovery.store.views.process_details import CallTexts
 from tests.cli.command import command, environment
 from tests.world import World
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from recovery.cli.process_tree import tree
 from recovery.cli.show_commands import Shown
 from recovery.records import Decision, DecisionState, LostAttempt, Process, Refused, VersionRefusal
-from recovery.store.views.overview import TaskLine
+from recovery.store.views.process_details import TaskLine
 
 
 def shown(decision: Decision, unserved: dict[str, str], width: int) -> str:

@@ -15,7 +15,7 @@ from recovery.records import Child, Decision, DecisionState, ErrorInfo, Outcome,
 from recovery.records.ids import child_task_id, new_pass, new_process_id
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner
 from recovery.store.concerns import current
-from recovery.store.views.hung import Claim, Fate
+from recovery.store.views.lifeline_queries import Claim, Fate
 from recovery.worker.lifeline.rescue import Rescue
 from tests.failover.conftest import Background, Failover
 from tests.faults import Course, Fault, Kind, Plan, installed

@@ -35,7 +35,7 @@ from recovery.settings import Settings
 from recovery.stack.server_process import free_port
 from recovery.stack.valkey import Valkey
 from recovery.store import layout
-from recovery.store.views import condition
+from recovery.store.views import server_state
 from recovery.store.views.overview import time_limit
 from recovery.sweep import java
 from recovery.worker.celery_config import NUDGE
@@ -525,9 +525,9 @@ def test_clocks(mongo: Any, redis_: Any, level: Level) -> None:
 
 
 def test_a_clock_that_is_wrong(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = condition.Server.clock
+    real = server_state.MongoServer.clock
     behind = timedelta(minutes=5)
-    monkeypatch.setattr(condition.Server, "clock", lambda server: (real(server)[0] - behind, real(server)[1]))
+    monkeypatch.setattr(server_state.MongoServer, "clock", lambda server: (real(server)[0] - behind, real(server)[1]))
     check = asked(world, "clocks")
     assert check.level is PROBLEM
     assert "behind this machine" in check.found

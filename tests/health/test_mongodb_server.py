@@ -16,7 +16,7 @@ from recovery.health.mongodb_server import judge_members, replica_set
 from recovery.settings import load
 from recovery.stack.mongod import Mongod
 from recovery.stack.server_process import free_port
-from recovery.store.views.replica_set import Member, put_together
+from recovery.store.views.server_state import SetMember, put_together
 from tests.waiting import wait_until
 
 
@@ -87,22 +87,22 @@ def status(*seen: tuple[str, int]) -> dict[str, Any]:
     return {"members": members, "writeMajorityCount": 2}
 
 
-def asked(name: str, *seen: tuple[str, int], primary: str | None = None, elected: int = 1) -> Member:
+def asked(name: str, *seen: tuple[str, int], primary: str | None = None, elected: int = 1) -> SetMember:
     """A member that answers."""
     is_primary = primary == name
-    return Member(
+    return SetMember(
         name, answers=True, is_primary=is_primary, elected=elected if is_primary else None, names_primary=primary,
         knows=NAMES, status=status(*seen) if seen else None,
     )  # fmt: skip
 
 
-def silent(name: str) -> Member:
-    return Member(name, answers=False)
+def silent(name: str) -> SetMember:
+    return SetMember(name, answers=False)
 
 
 P, S, A, R = ("PRIMARY", UP), ("SECONDARY", UP), ("ARBITER", UP), ("RECOVERING", UP)
 GONE = ("(not reachable/healthy)", DOWN)
-SITUATIONS: dict[str, tuple[list[Member], Level, Cause, str, str]] = {
+SITUATIONS: dict[str, tuple[list[SetMember], Level, Cause, str, str]] = {
     "all well": (
         [asked("a:1", P, S, S, primary="a:1"), asked("b:1"), asked("c:1")], Level.OK, Cause.HEALTHY, "3 of 3", ""
     ),

@@ -16,7 +16,7 @@ from recovery.health.process_check import look
 from recovery.health.versions import judge_decisions, judge_pins
 from recovery.records import Decision, DecisionState
 from recovery.rules import Repair, Rule
-from recovery.store.views.refused import PinnedTasks
+from recovery.store.views.waiting_tasks import PinnedTasks
 from tests.health.conftest import asked, worker
 from tests.world import World
 

@@ -24,7 +24,7 @@ from recovery.records import (
 from recovery.settings import Settings
 from recovery.store import Store, layout, schema
 from recovery.store.views import pending
-from recovery.store.views.waiting import OTHERS
+from recovery.store.views.waiting_tasks import OTHERS
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.store.writing import put

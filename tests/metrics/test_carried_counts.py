@@ -15,7 +15,7 @@ from recovery.metrics.carried_counts import CountsTaker, carry_samples, counted,
 from recovery.records import ErrorInfo, Sample
 from recovery.settings import Settings
 from recovery.store import Store, layout, schema
-from recovery.store.operators.left_counts import LeftCountRecords
+from recovery.store.views.metric_counts import LeftCountRecords
 from tests.cli.command import recovery
 from tests.world import World
 

@@ -28,8 +28,8 @@ from recovery.records.operation import ExportFormat
 from recovery.records.schedule import Schedule
 from recovery.rules import Rule
 from recovery.settings import Settings
-from recovery.store.operators.removals import Begun
-from recovery.store.views.exports import Whole
+from recovery.store.operators.process_removals import Begun
+from recovery.store.views.process_exports import Whole
 from tests.operations.exported import RECORDS, at_rest, ended, export_of, lines_of, long_ago, made, records, removed
 from tests.operations.ordering import Ordering, adds_up
 from tests.ordered import begin_removal

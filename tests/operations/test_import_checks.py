@@ -270,7 +270,7 @@ class Now:
     def now(self): return __import__("datetime").datetime.now(__import__("datetime").UTC)
 class Resources:
     class store:
-        from recovery.store.views.exports import Exports as exports
+        from recovery.store.views.process_exports import Exports as exports
         now = staticmethod(Now().now)
 before = int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 try:

@@ -32,11 +32,11 @@ BREAK = [
 ]
 LIFT = ["Markers.lift:before", "Markers.lift:after", "Processes.finish:before", "Processes.finish:after"]
 RESTART = [
-    "Restarts.queue:after",
-    "Restarts.reopen_graphs:before",
-    "Restarts.reopen_graphs:after",
-    "Restarts.reopen_processes:before",
-    "Restarts.reopen_processes:after",
+    "RestartUpdates.queue:after",
+    "RestartUpdates.reopen_graphs:before",
+    "RestartUpdates.reopen_graphs:after",
+    "RestartUpdates.reopen_processes:before",
+    "RestartUpdates.reopen_processes:after",
     "Interruptions.remove_before:before",
     "Interruptions.remove_before:after",
     "Interruptions.remove_lives:before",
@@ -151,7 +151,7 @@ def test_the_end_of_a_restarted_process_cut_off(world: World, at: str) -> None:
 
 def test_restart_cut_off_before_its_commit_point(world: World) -> None:
     process_id = world.broken()
-    world.dies("Restarts.queue:before", lambda doomed: doomed.app.restart(process_id))
+    world.dies("RestartUpdates.queue:before", lambda doomed: doomed.app.restart(process_id))
     world.pump()
     assert world.process(process_id).state is ProcessState.BROKEN
     assert world.listed(process_id) == 1

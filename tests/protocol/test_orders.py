@@ -24,7 +24,7 @@ from recovery.records.ids import new_pass
 from recovery.rules import Rule
 from recovery.settings import Settings
 from recovery.store import definitions, layout, schema
-from recovery.store.operators.orders import Orders
+from recovery.store.operators.process_orders import ProcessOrders
 from tests.documents import database_of
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
@@ -208,9 +208,9 @@ def test_the_order_tells_from_where(world: World) -> None:
 
 
 CUTS: dict[str, tuple[Any, str, int]] = {
-    "before anything is ordered": (Orders, "give", 0),
+    "before anything is ordered": (ProcessOrders, "give", 0),
     "with an order that no process names": (Collection, "update_one", 0),
-    "with one of two ordered": (Orders, "give", 1),
+    "with one of two ordered": (ProcessOrders, "give", 1),
     "with all ordered": (layout, "_change_validator", 0),
 }
 """{where whoever makes the collection is killed: whose method it is then about to call, and for which time, from 0}."""

@@ -33,7 +33,11 @@ def silent_workers(resources: Resources) -> Callable[[], dict[str, Any]]:
     def find() -> dict[str, Any]:
         silent = [one.id for one in workers.silent(100)]
         # Another scan may have removed one of them since.
-        return {key: deadline for key, deadline in resources.store.members.look("").deadlines.items() if key in silent}
+        return {
+            key: deadline
+            for key, deadline in resources.store.heartbeat_view.look("").deadlines.items()
+            if key in silent
+        }
 
     return find
 

@@ -15,7 +15,7 @@ from recovery.scan import errands as census
 from recovery.scan.errands import CensusTaker
 from recovery.settings import Settings
 from recovery.store import Store, schema
-from recovery.store.views.census import THE_ONE, Censuses
+from recovery.store.views.metric_counts import THE_ONE, Censuses
 from tests.store.writing import put
 
 
@@ -141,7 +141,7 @@ def test_a_database_that_is_away(store: Store, monkeypatch: pytest.MonkeyPatch) 
 
 def test_types_without_end_are_cut(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another program may write anything: the largest stay, and what is no text is one type."""
-    monkeypatch.setattr("recovery.store.views.census.TYPES", 2)
+    monkeypatch.setattr("recovery.store.views.metric_counts.TYPES", 2)
     for number in range(4):
         make(store, f"type{number}", ProcessState.RUNNING, number + 1)
     updates = [{"q": {"type": "type3"}, "u": {"$set": {"type": 7}}, "multi": True}]

@@ -82,7 +82,7 @@ class Memory:
             self.over.pop(args[0].id, None)
         elif step == "Interruptions.add":
             self._listing[threading.get_ident()].add(args[0].process_id)
-        elif step == "Restarts.reopen_processes":
+        elif step == "RestartUpdates.reopen_processes":
             self._listing[threading.get_ident()].update(process.id for process in args[0])
 
     def _is_undecided(self, step: str, claimed: Any) -> None:

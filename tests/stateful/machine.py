@@ -56,7 +56,12 @@ AT_SCANS = (
     *("Pipeline.execute", *AT_APPLIES),
 )
 AT_COMMANDS = (
-    *("Restarts.queue", "Restarts.reopen_graphs", "Restarts.reopen_processes", "Interruptions.remove_before"),
+    *(
+        "RestartUpdates.queue",
+        "RestartUpdates.reopen_graphs",
+        "RestartUpdates.reopen_processes",
+        "Interruptions.remove_before",
+    ),
     *("Aborts.announce", "Aborts.end", "Aborts.close_graphs", "Aborts.end_decisions", "Interruptions.remove_all"),
     *("Redos.begin", "Redos.links", "Redos.put_back", "Redos.drop", "Redos.move", "Redos.set_graph", "Redos.end"),
 )

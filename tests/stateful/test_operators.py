@@ -136,7 +136,8 @@ def test_a_restart_was_cut_off_after_its_commit_point_and_another_goes_on(cluste
     cluster.mended = True
     with pytest.raises(Died):
         Course(
-            lambda: cluster.restart(cluster.member(), process_id), Plan(Fault(Kind.DIES_AFTER, 0, "Restarts.queue"))
+            lambda: cluster.restart(cluster.member(), process_id),
+            Plan(Fault(Kind.DIES_AFTER, 0, "RestartUpdates.queue")),
         ).finish()
     assert (process(cluster)["state"], listed(cluster)) == ("broken", {(task, "Raised")})
     cluster.restart(cluster.member(), None if by == "all" else process_id, task if by == "a task" else None)

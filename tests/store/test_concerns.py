@@ -23,7 +23,7 @@ from recovery.search import parse
 from recovery.store import Store, layout, schema
 from recovery.store.concerns import current, overridden
 from recovery.store.parts import Part
-from recovery.store.views.hung import Claim
+from recovery.store.views.lifeline_queries import Claim
 from tests.faults import layer
 from tests.world import World
 
@@ -202,7 +202,7 @@ READ_AS_A_MAJORITY_HAS_IT: dict[str, Callable[[Store], object]] = {
     "Hung.fates": lambda store: store.hung.fates([Claim("p/t", "a pass", 1)]),
     "Censuses.count": lambda store: store.censuses.count(),
     "Censuses.last": lambda store: store.censuses.last(60),
-    "CustomIds.is_taken": lambda store: store.custom_ids.is_taken("order", "one"),
+    "ProcessNames.is_taken": lambda store: store.process_names.is_taken("order", "one"),
     "Markers.find": lambda store: store.markers.find("order"),
     "Processes.arguments": lambda store: store.processes.arguments("p"),
     "OperationRanges.all": lambda store: store.operation_ranges.all(1, Phase.PLAN),

@@ -8,8 +8,8 @@ import pytest
 
 from recovery.settings import Settings
 from recovery.store import layout, schema
-from recovery.store.views import disk
-from recovery.store.views.disk import DiskUse, Use
+from recovery.store.views import disk_use
+from recovery.store.views.disk_use import DiskUse, Use
 from tests.operations.exported import bring, made
 from tests.world import World
 
@@ -86,7 +86,7 @@ def test_of_none_it_is_nothing(settings: Settings) -> None:
 @pytest.mark.parametrize("turns", [False, True], ids=["one type after the other", "in turns"])
 def test_of_many_it_is_about_so(world: World, monkeypatch: pytest.MonkeyPatch, turns: bool) -> None:
     """A fifth of 5,000 by 200 of them: six standard deviations are 17 points."""
-    monkeypatch.setattr(disk, "COUNTED", 10_000)
+    monkeypatch.setattr(disk_use, "COUNTED", 10_000)
     large = range(0, 5000, 5) if turns else range(4000, 5000)
     bring(world.store, (made(n, **({"type": "large", "args": LARGE} if n in large else {})) for n in range(5000)))
     world.store.database.command("profile", 2)

@@ -49,7 +49,7 @@ def test_who_lives(store: Store, deadline: Any, alive: bool) -> None:
         "not silent": not store.workers.silent(10),
     }
     assert said == dict.fromkeys(said, alive)
-    seen = store.members.look("").deadlines
+    seen = store.heartbeat_view.look("").deadlines
     found = store.workers.unchanged(seen)
     assert [*(worker.id for worker in found.records), *(damage.record for damage in found.damaged)] == ["w1"]
     store.workers.beat(WORKER, 60)
@@ -59,16 +59,16 @@ def test_who_lives(store: Store, deadline: Any, alive: bool) -> None:
 @pytest.mark.parametrize("ran_at", [datetime.min.replace(tzinfo=UTC), DatetimeMS(-(2**63))], ids=str)
 def test_a_scan_before_all_years_was_long_ago(store: Store, ran_at: Any) -> None:
     store.database["scanners"].insert_one({"_id": "graphs", "ranAt": ran_at})
-    assert store.members.look("").scanned_ago == LONGEST
+    assert store.heartbeat_view.look("").scanned_ago == LONGEST
     store.database["scanners"].insert_one({"_id": "decisions", "ranAt": store.now()})
-    assert 0 <= store.members.look("").scanned_ago < 60
+    assert 0 <= store.heartbeat_view.look("").scanned_ago < 60
 
 
 def test_silence_is_told(store: Store) -> None:
     store.workers.beat(WORKER, -1)
     store.workers.beat(WORKER.evolve(id="w2", host="h2"), 60)
     assert [worker.id for worker in store.workers.silent(10)] == ["w1"]
-    assert [worker.id for worker in store.members.look("h2").neighbours] == ["w2"]
+    assert [worker.id for worker in store.heartbeat_view.look("h2").neighbours] == ["w2"]
     store.workers.remove(["w1", "none"])
     assert [worker.id for worker in store.workers.all()] == ["w2"]
     store.workers.beat(WORKER, 60)

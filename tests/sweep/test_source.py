@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from recovery.records import DecisionState
 from recovery.rules import Rule
 from recovery.settings import Settings
-from recovery.store.views.tables import TABLES
+from recovery.store.views.table_columns import TABLES
 from recovery.sweep import sweep
 from recovery.sweep.table_rows import SCHEMAS
 from tests.store.writing import contents

@@ -13,7 +13,7 @@ import billiard
 import pytest
 
 from recovery.records import Decision
-from recovery.store.views.hung import Claim
+from recovery.store.views.lifeline_queries import Claim
 from recovery.worker.slots.board import CELL, LONGEST_NAME, PLACES, Cell, SharedBoard, ThreadBoard
 from tests.waiting import wait_until
 

@@ -15,7 +15,7 @@ from recovery.records import Decision, DecisionState, HungSlot, Outcome, to_docu
 from recovery.store import layout
 from recovery.store.client import Document
 from recovery.store.lifecycle.decisions import Decisions
-from recovery.store.views.hung import Claim
+from recovery.store.views.lifeline_queries import Claim
 from recovery.worker.slots import hung_slots as hung
 from recovery.worker.slots.board import Board, Cell
 from recovery.worker.slots.hung_slots import HungSlots, by_ending

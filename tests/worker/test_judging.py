@@ -64,7 +64,7 @@ def test_what_is_hidden_is_not_gone(me: Worker, monkeypatch: pytest.MonkeyPatch,
 
 
 def deadlines(world: World) -> Mapping[str, Any]:
-    return world.store.members.look("").deadlines
+    return world.store.heartbeat_view.look("").deadlines
 
 
 class TestSilence:

@@ -10,7 +10,7 @@ import pytest
 from celery import Celery
 
 from recovery.settings import Settings
-from recovery.store.views.members import Members
+from recovery.store.views.lifeline_queries import HeartbeatView
 from recovery.worker.identity import identify
 from recovery.worker.lifeline import lifeline as module
 from recovery.worker.lifeline.lifeline import Lifeline
@@ -31,13 +31,13 @@ def world(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> World:
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
     """Which looks were taken."""
-    taken, real = Looks(), Members.look
+    taken, real = Looks(), HeartbeatView.look
 
-    def look(members: Members, host: str) -> Any:
+    def look(members: HeartbeatView, host: str) -> Any:
         taken.append(host)
         return real(members, host)
 
-    monkeypatch.setattr(Members, "look", look)
+    monkeypatch.setattr(HeartbeatView, "look", look)
     return taken
 
 
@@ -87,18 +87,18 @@ def test_of_those_who_are_asked_at_once_half_look_with_each_heartbeat(world: Wor
 
 
 def test_who_is_asked_while_it_looks_looks_again(world: World, looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
-    one, real = line(world, "one"), Members.look
+    one, real = line(world, "one"), HeartbeatView.look
     one._looks_first = True  # it would do without the next look, if it was not asked
     for other in ("other", "another"):
         line(world, other).beat_once()
 
-    def look(members: Members, host: str) -> Any:
+    def look(members: HeartbeatView, host: str) -> Any:
         found = real(members, host)
         one.settings_changed()  # of what it has not seen
         return found
 
     with monkeypatch.context() as during:
-        during.setattr(Members, "look", look)
+        during.setattr(HeartbeatView, "look", look)
         one.beat_once()
     assert looked(one, looks, 1) == 1
 

@@ -12,7 +12,7 @@ from celery import Celery
 from recovery.records import DecisionState
 from recovery.settings import Settings
 from recovery.store import layout
-from recovery.store.views.due import Due
+from recovery.store.views.scanner_queries import Due
 from recovery.worker import scanning as nudges
 from recovery.worker.identity import identify
 from recovery.worker.lifeline.lifeline import Lifeline

@@ -53,7 +53,7 @@ def _raise_unless_there(
     if refused is None:
         return
     custom_id = None if replacing else process.custom_id
-    if custom_id is not None and resources.store.custom_ids.is_taken(process.type, custom_id):
+    if custom_id is not None and resources.store.process_names.is_taken(process.type, custom_id):
         return
     metrics.STARTS_REFUSED.labels(refused.process_type, refused.reason).inc()
     raise refused

@@ -1,3 +1,7 @@
-"""Updates at the command of an operator or of a repair: `restarts`, `aborts`, the list of what is broken
-(`interruptions`), times and epochs that are set right (`setting`), damaged records (`mending`).
+"""Queries and updates at the command of an operator or of a repair.
+
+For processes: `process_orders` says what is ordered, which `redos`, `restarts`, `aborts` and `process_removals` carry
+out; `interruption_records` list what is broken, `process_times` and `damaged_records` set records right. For operations
+on many processes: `operation_records`, their `operation_ranges` and `operation_results`. `audit_and_searches` has what
+operators write down.
 """

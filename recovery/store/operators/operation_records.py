@@ -35,7 +35,7 @@ _NUMBERED: Document = {"_id": {"$type": ["int", "long", "double"], "$lt": MAX_NU
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class LimiterTurn:
     """What the limiter says: how long to wait, and the rate that holds now."""
 
     seconds: float
@@ -189,7 +189,7 @@ class Operations:
         fields = {"driver": literal(driver), "drivenUntil": after(seconds), "attendedAt": "$$NOW"}
         return self._committed.update_one({"_id": number, **free}, [{"$set": fields}]).matched_count == 1
 
-    def take_turn(self, number: int, state: OperationState, count: int) -> Turn | None:
+    def take_turn(self, number: int, state: OperationState, count: int) -> LimiterTurn | None:
         """Ask the limiter to let so many processes pass; None: nothing may be done in this state any more. Who asks
         later waits behind. With another rate those who wait ask again: what they were told is forgotten by then."""
         rated = {"$gt": [{"$ifNull": ["$rate", 0]}, 0]}
@@ -209,7 +209,7 @@ class Operations:
             return None
         rate = seen.get("rate")
         seconds = (seen.get("ahead") or 0) / 1000 - count / rate if rate else 0.0
-        return Turn(max(0.0, seconds), rate)
+        return LimiterTurn(max(0.0, seconds), rate)
 
     def of_kinds(self, kinds: Iterable[OperationKind], states: Iterable[OperationState]) -> list[Operation]:
         """Operations of these kinds in these states, the oldest first."""

@@ -52,7 +52,7 @@ class Restarted:
 
 
 @translated
-class Restarts:
+class RestartUpdates:
     """Updates over the collections `decisions`, `graphs` and `processes`."""
 
     def __init__(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,13 +18,13 @@ from pymongo.collection import Collection
 from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
-from recovery.records import LIVE_DECISIONS, Decision, DecisionState, ProcessState, Worker
+from recovery.records import LIVE_DECISIONS, DecisionState, ProcessState, Worker
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import is_index_missing, translated
-from recovery.store.expressions import ALIVE, OVERDUE, record_range
-from recovery.store.record_reading import decision_of, readable
+from recovery.store.expressions import ALIVE, OVERDUE
+from recovery.store.record_reading import readable
 
 DEADLINES = (schema.DECISIONS, schema.GRAPHS, schema.PROCESSES, schema.SCHEDULES)
 """Collections whose deadlines a scanner looks at."""
@@ -37,27 +36,11 @@ _HAS_DEADLINE: Document = {"recoveryTime": {"$exists": True}}
 _DATED: Document = {"recoveryTime": {"$gte": datetime.min.replace(tzinfo=UTC)}}
 _AGE: Document = {"$divide": [{"$subtract": ["$$NOW", "$recoveryTime"]}, 1000]}
 
-_TEXTS_LEFT_OUT = dict.fromkeys(
-    (
-        *("outcome.value", "outcome.error.stack", "call"),
-        *("children.args", "children.deps", "children.dependents", "children.unlocks"),
-    ),
-    False,
-)
 
 PAGE = 1000
 
 APPLYING, AT_REST = "applying", "at rest"
 """Finished decisions that still have a deadline, and what has none: waiting, or finished and applied."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskLine:
-    """A task without its arguments, and who scheduled it."""
-
-    id: str
-    actor: str
-    parent: str | None
 
 
 def time_limit(seconds: float) -> AbstractContextManager[None]:
@@ -163,37 +146,6 @@ class Overview:
         found = current(self._database[schema.WORKERS]).find({"$expr": ALIVE})
         return list(readable(Worker, found))
 
-    def task_lines(self, process_id: str) -> list[TaskLine]:
-        """All tasks of a process. Index `_id`, one range."""
-        found = self._told(schema.TASKS).find(record_range(process_id), {"actor": True, "parent": True})
-        return [
-            TaskLine(d["_id"].partition("/")[2], _text(d.get("actor")) or "?", _text(d.get("parent"))) for d in found
-        ]
-
-    def decisions_of(self, process_id: str) -> dict[str, Decision]:
-        """{task: decision} of a process, without values and arguments. Index `_id`, one range."""
-        found = self._told(schema.DECISIONS).find(record_range(process_id), _TEXTS_LEFT_OUT)
-        return {decision.task_id: decision for decision in readable(Decision, found, decision_of)}
-
-    def open_links(self, process_id: str) -> dict[str, list[str]]:
-        """{task: those that it waits for} of a process's tasks that are not finished. Index `_id`."""
-        found = self._told(schema.GRAPHS).find_one({"_id": process_id}, {"links": True}) or {}
-        links = found.get("links")
-        links = links if isinstance(links, dict) else {}
-        return {task: list(open_ones) for task, open_ones in links.items() if isinstance(open_ones, dict)}
-
-    def values_of(self, process_ids: Sequence[str]) -> dict[str, dict[str, str | None]]:
-        """{process: {task: its value's JSON text}} of the finished tasks of these; None for one without a value. Index
-        `_id`, one range for each process. Reads all of them at once: for some processes whose values are small."""
-        values: dict[str, dict[str, str | None]] = {process_id: {} for process_id in process_ids}
-        if not values:
-            return values
-        finished = {"$or": [record_range(process_id) for process_id in values], "state": DecisionState.FINISHED.value}
-        for found in self._told(schema.DECISIONS).find(finished, {"outcome.value": True}).hint("_id_"):
-            process_id, _, task = found["_id"].partition("/")
-            values[process_id][task] = _text((found.get("outcome") or {}).get("value"))
-        return values
-
     def collections(self) -> dict[str, int]:
         """{collection: about how many records}, of those that are there."""
         names = set(self._database.list_collection_names())
@@ -208,7 +160,3 @@ def _count_pending(collection: Collection[Document], state: DecisionState) -> in
         if not is_index_missing(error):
             raise
     return collection.count_documents(query | _HAS_DEADLINE, hint="deadline")  # rather dear than not told
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None

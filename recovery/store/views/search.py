@@ -21,27 +21,12 @@ from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import record_range
 from recovery.store.views.ranges import KEY, Range
-from recovery.store.views.search_terms import Source, sources
+from recovery.store.views.search_plans import SearchPlan, SearchSource, plan_of, sources
 
 BATCH = 200
 """Candidates that are asked about at once: each has a range of its own where records of tasks are asked for."""
-EVERYTHING: Document = {}
 SLOW_FROM = 50_000
 """Processes that are gone through in a second or so, which nobody has to be asked about."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How a search is answered."""
-
-    candidates: tuple[Source, ...]
-    rest: Node
-    """What is to be asked of the candidates."""
-
-    @property
-    def exact(self) -> bool:
-        """Whether candidates are the answer, but for those that have no Process record."""
-        return self.rest == All()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +97,7 @@ class Search:
         return self._told[schema.PROCESSES].count_documents(among, limit=SLOW_FROM + 1) > SLOW_FROM
 
     def _candidates(
-        self, plan: Plan, after: str | None, size: int, part: Range
+        self, plan: SearchPlan, after: str | None, size: int, part: Range
     ) -> Iterator[tuple[list[str], frozenset[str]]]:
         """Up to `size` candidates, in order, and those of them that are known to have a Process record."""
         while True:
@@ -132,7 +117,7 @@ class Search:
                 return
             after = until
 
-    def _of_source(self, source: Source, after: str | None, size: int, part: Range) -> tuple[list[str], bool]:
+    def _of_source(self, source: SearchSource, after: str | None, size: int, part: Range) -> tuple[list[str], bool]:
         """Ids of processes with a record of this source, in order, and whether there are more."""
         bounds = _bounds(after, part)
         own_ids = source.key == "_id"
@@ -176,7 +161,7 @@ class Search:
             case Term():
                 return frozenset(one for source in sources(node) for one in self._true(source, among))
 
-    def _true(self, source: Source, among: Iterable[str]) -> Iterator[str]:
+    def _true(self, source: SearchSource, among: Iterable[str]) -> Iterator[str]:
         """Those of these processes that have a record of this source."""
         if source.collection in (schema.DECISIONS, schema.INTERRUPTIONS):
             those: Document = {"$or": [record_range(one) for one in sorted(among)]}
@@ -219,64 +204,6 @@ def _conditions(wanted: Document) -> Document:
 def _names_id(wanted: Document) -> bool:
     """Whether a filter is about ids, whose index then passes over nothing."""
     return "_id" in wanted or any("_id" in part for part in wanted.get("$and", ()))
-
-
-def plan_of(tree: Node) -> Plan:
-    """How a search is answered."""
-    plain, exact = _plain(tree)
-    rest = All() if exact else tree
-    few, left = _few(tree)
-    if few is None or (exact and all(source.collection == schema.PROCESSES for source in few)):
-        return Plan((Source(schema.PROCESSES, plain, few=few is not None),), rest)
-    return Plan(tuple(few), left)
-
-
-def _few(node: Node) -> tuple[list[Source] | None, Node]:
-    """Sources of what is wrong, outside of which nothing can match, and what is to be asked of theirs; None if there
-    are none."""
-    match node:
-        case Term():
-            own = sources(node)
-            return (own, All()) if all(source.few for source in own) else (None, node)
-        case And(parts):
-            each = [(few, left, place) for place, part in enumerate(parts) for few, left in [_few(part)] if few]
-            if not each:
-                return None, node
-            few, left, place = min(each, key=lambda found: len(found[0]))
-            others = [*parts[:place], *parts[place + 1 :]]
-            return few, And((left, *others) if left != All() else tuple(others))
-        case Or(parts):
-            found = [_few(part) for part in parts]
-            if not all(few for few, _ in found):
-                return None, node
-            return [one for few, _ in found for one in few or ()], All() if all(
-                left == All() for _, left in found
-            ) else node
-    return None, node
-
-
-def _plain(node: Node) -> tuple[Document, bool]:
-    """A filter of Process records that everything that matches passes, and whether nothing else does."""
-    match node:
-        case All():
-            return EVERYTHING, True
-        case Term():
-            own = sources(node)
-            if len(own) == 1 and own[0].collection == schema.PROCESSES:
-                return own[0].filter, True
-            return EVERYTHING, False
-        case And(parts):
-            each = [_plain(part) for part in parts]
-            filters = [plain for plain, _ in each if plain]
-            return ({"$and": filters} if filters else EVERYTHING), all(exact for _, exact in each)
-        case Or(parts):
-            each = [_plain(part) for part in parts]
-            if all(plain for plain, _ in each):
-                return {"$or": [plain for plain, _ in each]}, all(exact for _, exact in each)
-            return EVERYTHING, False
-        case Not(part):
-            plain, exact = _plain(part)
-            return ({"$nor": [plain]}, True) if exact and plain else (EVERYTHING, False)
 
 
 def _apart(wanted: Document) -> list[Document]:

@@ -18,7 +18,7 @@ from recovery.rules import Snapshot
 from recovery.store import definitions, schema
 from recovery.store.client import Document
 from recovery.store.expressions import record_range
-from recovery.store.operators.orders import Orders
+from recovery.store.operators.process_orders import ProcessOrders
 from recovery.store.record_reading import (
     DECISION_FIELDS,
     PROCESS_FIELDS,
@@ -67,7 +67,7 @@ def load(
     wanted = [one for one in process_ids if unread is None or one + SEPARATOR < unread + SEPARATOR]
     graphs, processes, listed, spoilt_whole = _with_interruptions(database, wanted, concern)
     marks = {one.id: mark_of(one) for one in processes.values() if _is_marked(one)}
-    ordered = Orders(database[schema.ORDERS]).standing(marks.values())
+    ordered = ProcessOrders(database[schema.ORDERS]).standing(marks.values())
     looked_into = [one for one in wanted if one in thorough]
     spoilt = _spoilt([*spoilt_whole, *damaged, *_hidden(database, looked_into, concern)])
     return [

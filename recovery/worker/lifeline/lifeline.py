@@ -29,7 +29,7 @@ from recovery.queue import MessageId
 from recovery.records import FailingSlots, HungSlot, Worker
 from recovery.records.ids import holder
 from recovery.store import Store
-from recovery.store.views.members import Look
+from recovery.store.views.lifeline_queries import Surroundings
 from recovery.store.views.overview import time_limit
 from recovery.threads import ServiceThread
 from recovery.worker.identity import is_gone
@@ -76,7 +76,7 @@ class Lifeline:
         self.nudge: Callable[[], None] = _nothing
         """Has the scanners of this worker run, if it has some."""
         self._said = Seldom(log, SAID_EVERY)
-        self._looked: Look | None = None
+        self._looked: Surroundings | None = None
         """What the last heartbeat saw of the others, if it looked."""
         self._looks_first = crc32(worker.id.encode()) % 2 == 0
         """Whether it is of the half of all workers that look at the others while the other half does without."""
@@ -247,13 +247,13 @@ class Lifeline:
             self.worker = self.worker.evolve(started_at=now)
         return now
 
-    def _look_at_others(self) -> Look:
+    def _look_at_others(self) -> Surroundings:
         last, self._looked, self._nobody_scans = self._looked, None, False
         asked, self._asked_to_look = self._asked_to_look, False  # who asks while it looks is answered by the next
         in_turn = self.judging.is_served() and not asked
         if last is not None and len(last.deadlines) > MANY and in_turn:
             return last
-        looked = self._own.members.look(self.worker.host)
+        looked = self._own.heartbeat_view.look(self.worker.host)
         unseen = min(looked.scanned_ago, time.monotonic() - self._made_at)
         self._nobody_scans = unseen > self._settings.scanned_within
         # All are asked at once, or are back at once. If then all did without the next look, nobody would take one.

@@ -31,7 +31,7 @@ from billiard.process import current_process
 
 from recovery.engine import LastRun
 from recovery.records import Decision
-from recovery.store.views.hung import Claim
+from recovery.store.views.lifeline_queries import Claim
 
 HUNG = 1
 """Exit code of a worker that ends itself since a thread of it hangs. Not 0: whoever runs it is to start it again."""

@@ -30,7 +30,7 @@ from functools import partial
 from recovery.engine import Recovery
 from recovery.errors import StoreError
 from recovery.records import HungSlot
-from recovery.store.views.hung import KNOWN, Fate
+from recovery.store.views.lifeline_queries import KNOWN, Fate
 from recovery.store.views.overview import time_limit
 from recovery.threads import ServiceThread
 from recovery.worker.slots.board import HUNG, Board, Cell

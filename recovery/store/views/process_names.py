@@ -1,20 +1,21 @@
-"""Processes by their custom ids: the names that who started them gave. One is unique within its process type."""
+"""Processes by the names that people gave them: labels, and custom ids, which are unique within a process type."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
+from recovery.records.search_names import label_text
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import is_index_missing, translated
 from recovery.store.splitting import find_keys
 
-INDEX = "customId"
+CUSTOM_ID_INDEX = "customId"
 # As its partial index has it, so that it is used: a custom id is a text, and so is a type.
 _HAS_BOTH: Document = {"type": {"$gte": ""}, "customId": {"$gte": ""}}
 _LAST = "\U0010ffff"
@@ -32,8 +33,9 @@ class Named:
 
 
 @translated
-class CustomIds:
-    """Queries over the collection `processes`, as a majority has it."""
+class ProcessNames:
+    """Queries over the collection `processes`, as a majority has it. Each name or value of a label is one seek in index
+    `labels`, however many processes have it."""
 
     def __init__(self, database: Database[Document]) -> None:
         self._processes = committed(database[schema.PROCESSES])
@@ -43,7 +45,7 @@ class CustomIds:
         # With any type: the index is left for the next type once it has no more of this custom id.
         query = _HAS_BOTH | {"customId": custom_id}
         try:
-            found = self._processes.find(query, _FIELDS).hint(INDEX).limit(limit).to_list()
+            found = self._processes.find(query, _FIELDS).hint(CUSTOM_ID_INDEX).limit(limit).to_list()
         except OperationFailure as error:
             if not is_index_missing(error):
                 raise
@@ -64,7 +66,7 @@ class CustomIds:
         """Up to `limit` processes whose custom id starts so, for shells that complete it. Index `customId`: a range for
         each process type."""
         query = _HAS_BOTH | {"customId": {"$gte": start, "$lt": f"{start}{_LAST}"}}
-        return [_named(one) for one in self._processes.find(query, _FIELDS).hint(INDEX).limit(limit)]
+        return [_named(one) for one in self._processes.find(query, _FIELDS).hint(CUSTOM_ID_INDEX).limit(limit)]
 
     def newest(self, start: str, limit: int) -> list[str]:
         """Up to `limit` ids of processes that start so, the newest first: ids sort by time. Index `_id`."""
@@ -76,9 +78,44 @@ class CustomIds:
         found = find_keys(self._processes, process_ids, {"customId": True}, {"customId": _TEXT})
         return {document["_id"]: document["customId"] for document in found}
 
+    def label_names(self, start: str, limit: int) -> list[str]:
+        """Up to `limit` names of labels that begin so."""
+        found = self._leaps(start, limit, lambda label: label_text(_label_name(label), _LAST))
+        return [_label_name(label) for label in found]
+
+    def label_values(self, name: str, start: str, limit: int) -> list[str]:
+        """Up to `limit` values of the label of this name that begin so."""
+        found = self._leaps(label_text(name, start), limit, lambda label: label)
+        return [label.partition("=")[2] for label in found]
+
+    def _leaps(self, start: str, limit: int, end: Callable[[str], str]) -> Iterator[str]:
+        """The first label that begins so, then the first after what `end` says of it, and so on."""
+        bounds = {"$gte": start, "$lt": f"{start}{_LAST}"}
+        for _ in range(limit):
+            # One label within both bounds, else each is another's; and in the order of the index, since to be sorted by
+            # them is to be sorted by the first of all that a process has.
+            query = {"labels": {"$exists": True, "$elemMatch": bounds}}
+            found = list(self._processes.find(query, {"labels": True}).hint(LABEL_INDEX).limit(1))
+            among = [label for one in found for label in one["labels"] if _within(label, bounds)]
+            if not among:
+                return
+            yield min(among)
+            bounds = {"$gt": end(min(among)), "$lt": bounds["$lt"]}
+
 
 _FIELDS = {"type": True, "customId": True}
 
 
 def _named(document: Document) -> Named:
     return Named(document["_id"], document["type"], document["customId"])
+
+
+LABEL_INDEX = "labels"
+
+
+def _label_name(label: str) -> str:
+    return label.partition("=")[0]
+
+
+def _within(label: object, bounds: dict[str, str]) -> bool:
+    return isinstance(label, str) and bounds.get("$gte", "") <= label < bounds["$lt"] and label > bounds.get("$gt", "")

@@ -1,21 +1,28 @@
-"""The census: processes by type and state. Counting costs what is live, so one worker does it for all, seldom, and
-everybody reads what it wrote."""
+"""Queries and updates of counts for metrics: the census of processes, and what programs counted that nobody scrapes.
+
+Counting processes costs what is live, so one worker takes the census for all, seldom, and every worker reads it.
+Nothing is decided by left counts: what a failover takes back is a count too few, or too many.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
 from datetime import datetime
 
 import pymongo
+from pymongo.collection import Collection
 from pymongo.database import Database
 from pymongo.errors import DuplicateKeyError
 
-from recovery.records import Census, CensusLine, ProcessState, to_document
+from recovery.records import Census, CensusLine, LeftCounts, ProcessState, Sample, to_document
+from recovery.records.ids import new_pass
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import after, literal, near_now
-from recovery.store.record_reading import readable
+from recovery.store.record_reading import read, readable
 
 THE_ONE = "census"
 FAR = 86_400.0
@@ -82,3 +89,30 @@ class Censuses:
         """The last one, as a majority has it; None if there is none that is at most so many seconds old."""
         found = self._committed.find({"_id": THE_ONE, "$expr": near_now("$takenAt", within)})
         return next(readable(Census, found), None)
+
+
+log = logging.getLogger(__name__)
+
+
+@translated
+class LeftCountRecords:
+    """The collection `leftCounts`."""
+
+    def __init__(self, collection: Collection[Document]) -> None:
+        self._current = current(collection)
+
+    def leave(self, samples: Iterable[Sample]) -> None:
+        """Leave them for a worker."""
+        fields = to_document(LeftCounts(id=new_pass(), samples=tuple(samples)))
+        key = fields.pop("_id")
+        stages = [{"$set": {name: literal(value) for name, value in fields.items()} | {"at": "$$NOW"}}]
+        self._current.update_one({"_id": key}, stages, upsert=True)
+
+    def take(self, limit: int) -> list[LeftCounts]:
+        """Some of what was left, the oldest first; nobody else gets them. What can't be read is told and removed: it
+        would stand before all others. One round trip, and one more for each that is there."""
+        found = read(LeftCounts, self._current.find().sort("_id", 1).limit(limit))
+        for damage in found.damaged:
+            if self._current.delete_one({"_id": damage.record}).deleted_count:
+                log.warning("%s; it was removed, and is not counted", damage)
+        return [one for one in found.records if self._current.delete_one({"_id": one.id}).deleted_count]

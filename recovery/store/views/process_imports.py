@@ -27,9 +27,9 @@ from recovery.store.clock import told_by
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import earlier, record_range
-from recovery.store.operators.orders import Orders
+from recovery.store.operators.process_orders import ProcessOrders
 from recovery.store.record_reading import PROCESS_FIELDS, process_of
-from recovery.store.views.exports import Whole
+from recovery.store.views.process_exports import Whole
 
 _DUPLICATE = 11000
 WITHIN = 300.0
@@ -46,7 +46,7 @@ class Imports:
     def __init__(self, database: Database[Document]) -> None:
         self._database = database
         self._told = {name: committed(database[name]) for name in schema.OF_PROCESSES}
-        self._processes, self._orders = self._told[schema.PROCESSES], Orders(database[schema.ORDERS])
+        self._processes, self._orders = self._told[schema.PROCESSES], ProcessOrders(database[schema.ORDERS])
 
     def there(self, process_ids: Sequence[str]) -> dict[str, Process]:
         """Those of these processes that are there, briefly. Raises DamagedRecord."""

@@ -26,7 +26,7 @@ def adopt(database: Database[Document]) -> int:
     Until it was done once, it may be cut off, done again, and done by several at a time. Not after that: a mark that
     comes later without an order may be anybody's. Index `deadline`.
     """
-    processes, orders = committed(database[schema.PROCESSES]), Orders(database[schema.ORDERS])
+    processes, orders = committed(database[schema.PROCESSES]), ProcessOrders(database[schema.ORDERS])
     marked: Document = {**_MARKED, "order": None, "recoveryTime": {"$exists": True}}
     now, adopted = told_by(database), 0
     for found in readable(Process, processes.find(marked, PROCESS_FIELDS).hint("deadline"), process_of):
@@ -42,7 +42,7 @@ def adopt(database: Database[Document]) -> int:
 
 
 @translated
-class Orders:
+class ProcessOrders:
     """The collection `orders`. Written before the process is marked, and removed once all is carried out."""
 
     def __init__(self, collection: Collection[Document]) -> None:

@@ -1,12 +1,14 @@
-"""What waits for a worker, by actor, as the decisions have it, and who there is to take it.
+"""What waits for a worker, by actor, as the decisions have it, and who there is to take it (`Waiting`); and tasks
+that wait for another worker, because the code of those that claimed them does not accept their call, or is of another
+version than they are pinned to (`Refusals`).
 
-Neither Redis nor the collection `actors` can tell that. Redis may have lost the messages, and `actors` knows only what
-some worker told of at its start: tasks of an actor that is new in a client's code wait in a queue that nobody ever
+Neither Redis nor the collection `actors` can tell what waits. Redis may have lost the messages, and `actors` knows only
+what some worker told of at its start: tasks of an actor that is new in a client's code wait in a queue that nobody ever
 heard of. A decision is the fact: one that is queued, and one whose turn is still to come, which waits for nobody as
 well if nobody serves its actor.
 
 What a look costs grows with the actors, not with what waits (2 ms for 20 actors, whether 20,000 tasks wait or a
-million). How many wait is counted where no worker serves them or somebody reads it: from the index, 1 ms for a thousand
+million). How many wait is counted if no worker serves them or somebody reads it: from the index, 1 ms for a thousand
 on two busy cores.
 """
 
@@ -18,13 +20,16 @@ from datetime import datetime
 
 from pymongo.database import Database
 
+from recovery.records import PINNED, Decision
+from recovery.records.ids import SEPARATOR
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.clock import told_by
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import ALIVE
+from recovery.store.expressions import ALIVE, record_range
 from recovery.store.lifecycle.queues import Queues
+from recovery.store.record_reading import readable
 from recovery.store.views.pending import Pending, ToCome
 
 OTHERS = "(other)"
@@ -134,3 +139,98 @@ class Waiting:
 def _seconds(since: object, now: datetime) -> float:
     """How long ago a moment was; 0 for one that is to come, or that another program left out."""
     return max(0.0, (now - since).total_seconds()) if isinstance(since, datetime) else 0.0
+
+
+INDEX = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedTasks:
+    """The tasks of one actor that wait for a newer worker."""
+
+    actor: str
+    tasks: int
+    versions: tuple[str, ...]
+    """The versions of the application that refused one of these tasks last."""
+    why: str
+    """Why one of these tasks was refused, as in "got an unexpected keyword argument 'currency'"."""
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedTasks:
+    """The tasks of one actor that are pinned to one version, and that a worker of another version gave back."""
+
+    actor: str
+    pinned_to: str
+    tasks: int
+    process_id: str
+    """The first process that such a task belongs to."""
+
+
+@translated
+class Refusals:
+    """Queries over the index `refused` of the collection `decisions`. They cost what waits for a newer worker."""
+
+    def __init__(self, database: Database[Document]) -> None:
+        self._decisions = committed(database[schema.DECISIONS])
+
+    def of_process(self, process_id: str) -> list[Decision]:
+        """Return the tasks of a process that wait for a newer worker. Reads all tasks of the process, by the index
+        `_id`, but only while some process has such a task: whoever waits for a result asks every few seconds."""
+        if self._decisions.find_one(schema.WAITS_FOR_NEWER_WORKER, {"_id": True}, hint=INDEX) is None:
+            return []
+        of_it: Document = {**record_range(process_id), "refused": {"$exists": True}}
+        of_it["state"] = {"$in": schema.BEFORE_CLAIM}
+        found = readable(Decision, self._decisions.find(of_it, {"call": False}).hint("_id_"))
+        return [decision for decision in found if decision.waits_for_newer_worker]
+
+    def by_actor(self) -> list[RefusedTasks]:
+        """Return the tasks that wait for a newer worker, by actor, the actor with the most tasks first."""
+        stages: list[Document] = [
+            *_waiting({"$ne": ["$last.why", PINNED]}),
+            {
+                "$group": {
+                    "_id": "$actor",
+                    "tasks": {"$sum": 1},
+                    "versions": {"$addToSet": "$last.version"},
+                    "why": {"$first": "$last.why"},
+                }
+            },
+            {"$sort": {"tasks": -1, "_id": 1}},
+        ]
+        return [
+            RefusedTasks(
+                str(found["_id"]), found["tasks"], tuple(sorted(map(str, found["versions"]))), str(found.get("why"))
+            )
+            for found in self._decisions.aggregate(stages, hint=INDEX)
+        ]
+
+    def pinned(self) -> list[PinnedTasks]:
+        """Return the tasks that a worker gave back last for their pins, by actor and version."""
+        stages: list[Document] = [
+            *_waiting({"$eq": ["$last.why", PINNED]}),
+            {
+                "$group": {
+                    "_id": {"actor": "$actor", "version": "$pinnedTo"},
+                    "tasks": {"$sum": 1},
+                    "first": {"$min": "$_id"},
+                }
+            },
+            {"$sort": {"tasks": -1, "_id": 1}},
+        ]
+        return [
+            PinnedTasks(
+                str(found["_id"].get("actor")),
+                str(found["_id"].get("version")),
+                found["tasks"],
+                str(found["first"]).partition(SEPARATOR)[0],
+            )
+            for found in self._decisions.aggregate(stages, hint=INDEX)
+        ]
+
+
+def _waiting(last_refusal: Document) -> list[Document]:
+    """The stages that find the refused tasks that wait, by their `last` refusal."""
+    last: Document = {"$last": {"$cond": [{"$isArray": "$refused.by"}, "$refused.by", []]}}
+    project = {"actor": True, "pinnedTo": True, "last": last}
+    return [{"$match": schema.WAITS_FOR_NEWER_WORKER}, {"$project": project}, {"$match": {"$expr": last_refusal}}]

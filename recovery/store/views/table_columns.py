@@ -25,7 +25,7 @@ class Unreadable(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ColumnKind:
     """What a column holds: its type for Spark, and what of a document it takes."""
 
     ddl: str
@@ -81,11 +81,11 @@ def _length(value: Any) -> int:
     raise Unreadable
 
 
-TEXT, FLAG = Kind("string", _plain(str)), Kind("boolean", _plain(bool))
-WHOLE, NUMBER = Kind("bigint", _whole), Kind("double", _number)
-MOMENT, TEXTS = Kind("timestamp", _moment), Kind("array<string>", _texts)
-LABELS, NAMES = Kind("map<string,string>", _labels), Kind("array<string>", _names)
-COUNT = Kind("bigint", _length)
+TEXT, FLAG = ColumnKind("string", _plain(str)), ColumnKind("boolean", _plain(bool))
+WHOLE, NUMBER = ColumnKind("bigint", _whole), ColumnKind("double", _number)
+MOMENT, TEXTS = ColumnKind("timestamp", _moment), ColumnKind("array<string>", _texts)
+LABELS, NAMES = ColumnKind("map<string,string>", _labels), ColumnKind("array<string>", _names)
+COUNT = ColumnKind("bigint", _length)
 PLAIN = (TEXT, FLAG, WHOLE, MOMENT)
 """Kinds of which MongoDB finds all that Spark does by a comparison. Not so of numbers with a fraction: what a table
 shows of one may be rounded, and NaN is the least to one and the most to the other."""
@@ -96,7 +96,7 @@ class Column:
     """A column, and the field that it comes from."""
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     field: str
 
 
@@ -127,7 +127,7 @@ class Table:
         return (process, *([task] if self.of_task else []), *values, damage or None)
 
 
-def value(document: Document, field: str, kind: Kind, damage: list[str]) -> Any:
+def value(document: Document, field: str, kind: ColumnKind, damage: list[str]) -> Any:
     """A field as its column shows it; None for one that is not there, or can't be read, which `damage` is told."""
     found = _found(document, field)
     if found is None:
@@ -151,7 +151,7 @@ def _columns(**named: Any) -> tuple[Column, ...]:
     return tuple(Column(name, *of) for name, of in named.items())
 
 
-def _error(at: str) -> dict[str, tuple[Kind, str]]:
+def _error(at: str) -> dict[str, tuple[ColumnKind, str]]:
     fields = ("kind", "message", "code", "reason", "fingerprint")
     return {f"error_{name}": (WHOLE if name == "code" else TEXT, f"{at}.{name}") for name in fields}
 

@@ -1,15 +1,17 @@
-"""Updates that set times and epochs right, of processes that go on: each as long as what is wrong stands there."""
+"""Updates of the times and epochs of processes that go on: the idle timeouts that operators set (`IdleTimeouts`), and
+impossible times and wrong epochs that repairs set right (`Corrections`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from pymongo.database import Database
 
 from recovery.limits import LONGEST
-from recovery.records import UNENDED_PROCESSES, DecisionState, ProcessState
+from recovery.records import UNENDED_PROCESSES, DecisionState, Process, ProcessState
 from recovery.records.ids import started_at
 from recovery.store import schema
 from recovery.store.client import Document
@@ -17,6 +19,48 @@ from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import after, date_of, literal, number_of, past_of, record_range
 from recovery.store.lifecycle.graph_recovery import IDLE, TOUCHED
+from recovery.store.splitting import find_keys, update_each
+
+_DEFAULT = Process(id="", type="", args="").idle_timeout
+
+
+@translated
+class IdleTimeouts:
+    """Queries and updates over the collections `processes` and `graphs`.
+
+    Process and graph are two writes, each a compare-and-set on the timeout that was seen, together with its deadline.
+    The deadline is moved nearer and never further off, because whoever set it may have wanted it near. All writes are
+    acknowledged by a majority.
+    """
+
+    def __init__(self, database: Database[Document]) -> None:
+        self._processes = committed(database[schema.PROCESSES])
+        self._graphs = committed(database[schema.GRAPHS])
+
+    def of_graphs(self, process_ids: Iterable[str]) -> dict[str, Any]:
+        """{process: what its graph, as a majority has it, holds as its idle timeout}, of those that have a graph. It
+        may be of another type, or None, where another program wrote it."""
+        found = find_keys(self._graphs, process_ids, {"idleTimeout": True})
+        return {document["_id"]: document.get("idleTimeout") for document in found}
+
+    def set_processes(self, seen: Process, process_ids: Sequence[str], seconds: float) -> int:
+        """Set it of these processes, as far as state, epoch, reopened and timeout are those that were `seen`; how many
+        changed. One that runs is looked at within so many seconds from now, at the latest."""
+        same: Document = {"state": seen.state.value, "epoch": seen.epoch, "reopened": seen.reopened}
+        fields: Document = {"idleTimeout": seconds}
+        if seen.state is ProcessState.RUNNING:
+            # Without a deadline it gets one.
+            fields["recoveryTime"] = {"$min": ["$recoveryTime", after(seconds)]}
+        same["idleTimeout"] = {"$in": [seen.idle_timeout, None]} if seen.idle_timeout == _DEFAULT else seen.idle_timeout
+        return update_each(self._processes, process_ids, same, [{"$set": fields}]).count
+
+    def set_graphs(self, seen: Any, process_ids: Sequence[str], seconds: float) -> int:
+        """The same of their graphs, as far as they hold what was `seen`; one at rest stays so. How many changed."""
+        at_rest = {"$eq": [{"$type": "$recoveryTime"}, "missing"]}
+        deadline = {"$cond": [at_rest, "$$REMOVE", {"$min": ["$recoveryTime", after(seconds)]}]}
+        stages = [{"$set": {"idleTimeout": seconds, "recoveryTime": deadline}}]
+        return update_each(self._graphs, process_ids, {"idleTimeout": seen}, stages).count
+
 
 _AHEAD = after(600)
 """What is further off than this no clock of ours wrote; see `CLOCKS_DIFFER` in `rules.times`."""
@@ -30,8 +74,8 @@ _DELAYED_UNTIL: Document = {
 
 
 @translated
-class Setting:
-    """Updates over the collections `processes`, `graphs` and `decisions`."""
+class Corrections:
+    """Updates over the collections `processes`, `graphs` and `decisions`, each as long as what is wrong stands there."""
 
     def __init__(self, database: Database[Document]) -> None:
         self._processes, self._graphs = current(database[schema.PROCESSES]), current(database[schema.GRAPHS])

@@ -1,24 +1,76 @@
-"""Queries and updates about attempts that run past their time: who has their tasks now, and whose slots were freed."""
+"""What a worker's parent process asks: with each heartbeat of its surroundings (`HeartbeatView`), and of attempts
+that run past their time, who has their tasks now, and whose slots were freed (`Hung`)."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Collection as Many
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pymongo
 from pymongo.database import Database
 
 from recovery.errors import StoreError
-from recovery.records import DecisionState, FreedSlots
+from recovery.records import DecisionState, FreedSlots, Worker
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import literal, plus_one
+from recovery.store.expressions import age, literal, past_or_null, plus_one
 from recovery.store.record_reading import readable
+
+_BRIEF: Document = dict.fromkeys(("recoveryTime", "name", "host", "pid", "pidStarted"), True)
+
+_HAS_RUN = {"$ne": [past_or_null("$ranAt"), None]}
+_AGO: Document = {"$cond": [_HAS_RUN, {"$divide": [age("$ranAt"), 1000]}, None]}
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What was found."""
+
+    deadlines: Mapping[str, Any]
+    """{worker: what stands as deadline in its record}; of another program's perhaps no date."""
+    neighbours: Sequence[Worker]
+    """Workers that said they run on the host that was asked for, without what they serve."""
+    blocked: Sequence[str]
+    """Names of the actors that are blocked."""
+    scanned_ago: float
+    """Seconds since any worker noted a scan; infinite if none ever did."""
+
+
+@translated
+class HeartbeatView:
+    """What a heartbeat looks at: all workers, what is blocked, and when somebody scanned. One question."""
+
+    def __init__(self, database: Database[Document]) -> None:
+        self._workers = current(database[schema.WORKERS])
+
+    def look(self, host: str) -> Surroundings:
+        """All of it as it is now. There are as many documents as workers, actors and scanners."""
+        # Not only those whose name is one: that would be asked of the index, which costs twice as much.
+        blocked: Document = {"blockedAt": {"$ne": None}}
+        actors = [{"$match": blocked}, {"$project": {"_id": False, "blocked": "$_id"}}]
+        stages: list[Document] = [{"$project": _BRIEF}]
+        stages += [
+            {"$unionWith": {"coll": schema.ACTORS, "pipeline": actors}},
+            {"$unionWith": {"coll": schema.SCANNERS, "pipeline": [{"$project": {"_id": False, "scannedAgo": _AGO}}]}},
+        ]
+        found = list(self._workers.aggregate(stages))
+        there = [one for one in found if isinstance(one.get("_id"), str)]
+        return Surroundings(
+            deadlines={one["_id"]: one.get("recoveryTime") for one in there},
+            neighbours=list(readable(Worker, [one for one in there if one.get("host") == host])),
+            blocked=[one["blocked"] for one in found if isinstance(one.get("blocked"), str)],
+            scanned_ago=min(
+                (one["scannedAgo"] for one in found if one.get("scannedAgo") is not None), default=math.inf
+            ),
+        )
+
 
 log = logging.getLogger(__name__)
 
