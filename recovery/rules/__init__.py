@@ -12,26 +12,25 @@ from typing import TYPE_CHECKING
 from recovery.exports import exported
 
 if TYPE_CHECKING:
-    from recovery.rules.contradictions import is_intact
     from recovery.rules.damaged_records import SPOILT, droppable, not_judged, state_shown
-    from recovery.rules.derived_graph import graph_of, says, still_to_come
-    from recovery.rules.failure_map import CATALOGUE, Explanation
+    from recovery.rules.derived_graph import graph_of, is_intact, says, still_to_come
+    from recovery.rules.failure_map import CATALOGUE, RuleExplanation
     from recovery.rules.findings import Finding, Repair, Rule, Snapshot, Surroundings
     from recovery.rules.process_rules import judge_process
     from recovery.rules.redo_plan import Link, Redo, redo_of
     from recovery.rules.task_rules import OF_SINGLE_TASKS, foreign_id, judge_decision, of_aborted
-    from recovery.rules.timeouts import is_late
+    from recovery.rules.times import is_late
 
 __all__ = [
     "CATALOGUE",
     "OF_SINGLE_TASKS",
     "SPOILT",
-    "Explanation",
     "Finding",
     "Link",
     "Redo",
     "Repair",
     "Rule",
+    "RuleExplanation",
     "Snapshot",
     "Surroundings",
     "droppable",
@@ -52,14 +51,13 @@ __all__ = [
 __getattr__ = exported(
     __name__,
     {
-        "failure_map": "CATALOGUE Explanation",
-        "contradictions": "is_intact",
+        "failure_map": "CATALOGUE RuleExplanation",
         "damaged_records": "SPOILT droppable not_judged state_shown",
         "task_rules": "OF_SINGLE_TASKS foreign_id judge_decision of_aborted",
-        "derived_graph": "graph_of says still_to_come",
+        "derived_graph": "graph_of is_intact says still_to_come",
         "findings": "Finding Repair Rule Snapshot Surroundings",
         "process_rules": "judge_process",
         "redo_plan": "Link Redo redo_of",
-        "timeouts": "is_late",
+        "times": "is_late",
     },
 )

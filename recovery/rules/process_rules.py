@@ -1,18 +1,19 @@
-"""Rules on a whole process: what no single record shows. `graph_rules` and `links` have those on its graph."""
+"""Rules on a whole process: what no single record shows.
+
+`graph_rules` has those on its graph, `broken_processes` those on one that broke.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from recovery.records import UNENDED_PROCESSES, DecisionState, Process, ProcessState
-from recovery.rules import contradictions, graph_rules
-from recovery.rules.broken import GO_ON, of_broken
+from recovery.rules import derived_graph, graph_rules
+from recovery.rules.broken_processes import GO_ON, marker_missing, of_broken
 from recovery.rules.damaged_records import error_missing, record_damaged
 from recovery.rules.findings import Finding, Repair, Rule, Snapshot, Surroundings
-from recovery.rules.markers import marker_missing
 from recovery.rules.task_rules import judge_decision, without
-from recovery.rules.timeouts import process_timeout
-from recovery.rules.times import time_impossible
+from recovery.rules.times import process_timeout, time_impossible
 
 
 def judge_process(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
@@ -54,7 +55,7 @@ def _contradicted(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
     assert snapshot.process is not None
     if snapshot.process.state not in UNENDED_PROCESSES:
         return []
-    return [*contradictions.epoch_wrong(snapshot, around), *contradictions.graph_contradicted(snapshot, around)]
+    return [*derived_graph.epoch_wrong(snapshot, around), *derived_graph.graph_contradicted(snapshot, around)]
 
 
 def deadline_missing(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
@@ -78,7 +79,7 @@ def finished_too_early(snapshot: Snapshot, around: Surroundings) -> Iterator[Fin
         evidence = f"finished, and {len(graph.not_finished)} tasks are open, first {first}"
         yield Finding(Rule.FINISHED_TOO_EARLY, graph.id, Repair.REPORT, evidence)
     else:
-        yield from contradictions.graph_contradicted(snapshot, around)
+        yield from derived_graph.graph_contradicted(snapshot, around)
 
 
 def abort_cut_off(snapshot: Snapshot) -> Iterator[Finding]:

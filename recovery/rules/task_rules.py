@@ -8,7 +8,7 @@ from datetime import datetime
 from recovery.records import Decision, DecisionState
 from recovery.records.ids import is_record_id
 from recovery.rules.findings import Finding, Repair, Rule, Surroundings
-from recovery.rules.timeouts import task_timeout
+from recovery.rules.times import task_timeout
 
 OF_SINGLE_TASKS = frozenset({Rule.MESSAGE_LOST, Rule.WORK_TIMEOUT, Rule.WORKER_LOST, Rule.DUE})
 """Rules whose findings rest on one decision, and on nothing else of its process."""

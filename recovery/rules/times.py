@@ -1,7 +1,11 @@
-"""Rules on times that can't be: absent where one is always written, years ahead, or a deadline long after what it is
-there for. Who believed them would wait as long.
+"""Rules on time.
 
-After a clock was set back, times of a few hours ahead are set to what they should be as well: nothing waits for them.
+Time-outs: a task's time as a whole, from when it was first queued, or a process's, from its start, is over. Nothing
+went wrong; it took too long.
+
+Times that can't be: absent where one is always written, years ahead, or a deadline long after what it is there for. A
+process that trusted one would wait as long. After a clock was set back, times of a few hours ahead are set to what they
+should be as well.
 """
 
 from __future__ import annotations
@@ -22,6 +26,42 @@ MESSAGE_TIMEOUTS = 5 * 30
 """Of a message's margin: what is queued is looked at after 30 message timeouts at the latest, or once a day."""
 _LATER = 1.2
 """What is healthy is looked at again when it is twice as old, a tenth more or less."""
+
+
+def task_timeout(decision: Decision, around: Surroundings) -> Finding | None:
+    """TASK_TIMEOUT: its time is over. What is queued or to be tried again ends; what is worked on ends with it only if
+    that is forced, and else when its attempt is overdue as well."""
+    actor = around.actor(decision.actor)
+    if not actor.task_timeout or decision.enqueued_at is None:
+        return None
+    # Differences, here and below: a date at the end of the calendar has no later one.
+    if around.now - decision.enqueued_at < timedelta(seconds=actor.task_timeout):
+        return None
+    if decision.state is DecisionState.WORKING and not actor.force_finish_after_task_timeout:
+        overdue = decision.recovery_time is not None and decision.recovery_time <= around.now
+        if not overdue:
+            return None
+    evidence = f"{decision.state}, first queued {decision.enqueued_at:%H:%M:%S}, over {actor.task_timeout:g} s ago"
+    return Finding(Rule.TASK_TIMEOUT, decision.id, Repair.END_OVERDUE, evidence, decision)
+
+
+def process_timeout(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
+    """PROCESS_TIMEOUT: it has run for too long, and that was not counted yet."""
+    process = snapshot.process
+    assert process is not None
+    if is_late(process, around):
+        kind, began = around.process_type(process.type), process.restarted_at or process.started_at
+        repair = Repair.BREAK_OVERDUE if kind.break_after_process_timeout else Repair.COUNT_OVERDUE
+        evidence = f"started {began:%H:%M:%S}, over {kind.process_timeout:g} s ago"
+        yield Finding(Rule.PROCESS_TIMEOUT, process.id, repair, evidence)
+
+
+def is_late(process: Process, around: Surroundings) -> bool:
+    """Whether a process has run for too long, and that was not counted yet."""
+    seconds, began = around.process_type(process.type).process_timeout, process.restarted_at or process.started_at
+    if not seconds or began is None or process.timed_out_at is not None:
+        return False
+    return around.now - began >= timedelta(seconds=seconds)
 
 
 def time_impossible(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:

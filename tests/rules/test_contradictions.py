@@ -11,7 +11,7 @@ import pytest
 from recovery.errors import DamagedRecord
 from recovery.records import Child, Decision, DecisionState, ErrorInfo, Graph, Outcome, Process, ProcessState
 from recovery.rules import Finding, Repair, Rule, Snapshot
-from recovery.rules.contradictions import epoch_wrong, graph_contradicted, is_intact, is_untouched, scheduled_tasks
+from recovery.rules.derived_graph import epoch_wrong, graph_contradicted, is_intact, is_untouched, scheduled_tasks
 from tests.rules.surroundings import JUST_NOW, LONG_AGO, MARGIN, NOW, TICK, around
 
 

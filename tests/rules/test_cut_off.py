@@ -12,7 +12,7 @@ from recovery.errors import DamagedRecord
 from recovery.limits import LONGEST
 from recovery.records import Decision, DecisionState, ErrorInfo, ProcessState
 from recovery.rules import Finding, Repair, Rule, Snapshot, judge_process
-from recovery.rules.links import cycle, dead_link
+from recovery.rules.graph_rules import cycle, dead_link
 from recovery.rules.task_rules import judge_decision, of_aborted
 from tests.rules.surroundings import LONG_AGO, NOW, SOON, around
 from tests.rules.test_process_rules import decision, finished, is_open, snapshot, without_tasks
