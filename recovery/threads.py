@@ -12,15 +12,21 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from recovery.log_lines import Seldom
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 _said = Seldom(log, every=60.0)
 
+RETRY = 1.0
+"""Seconds until a step that failed runs again, unless its service decides otherwise."""
+
 
 def try_start(thread: threading.Thread) -> bool:
-    """Start a thread: whether it could be. Does not raise."""
+    """Start a thread. Return whether the system had one. Does not raise."""
     try:
         thread.start()
     except RuntimeError as error:  # no more threads for this user, or container, just now
@@ -30,7 +36,7 @@ def try_start(thread: threading.Thread) -> bool:
 
 
 class Background:
-    """One thread that does `work`, which does not end."""
+    """One thread that does `work`, which does not end. After a fork the child begins its own."""
 
     def __init__(self, work: Callable[[], None], name: str) -> None:
         self._work, self._name = work, name
@@ -38,7 +44,7 @@ class Background:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> bool:
-        """Have it work, if it does not: whether it does. Does not raise."""
+        """Begin unless `work` runs already. Return whether it runs. Does not raise."""
         if self._thread is not None and self._thread.is_alive():
             return True
         with self._lock:
@@ -54,8 +60,12 @@ class Background:
             thread.join(timeout)
 
 
-RETRY = 1.0
-"""Seconds until a step that failed runs again, unless its service decides otherwise."""
+def poll(look: Callable[[], T], timeout: float, every: float) -> T:
+    """Call `look` every `every` seconds until its result is true or `timeout` seconds are over. Return that result."""
+    deadline, pause = time.monotonic() + timeout, threading.Event()
+    while not (found := look()) and time.monotonic() < deadline:
+        pause.wait(every)
+    return found
 
 
 class ServiceThread:

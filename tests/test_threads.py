@@ -14,7 +14,7 @@ from unittest.mock import patch
 import pytest
 
 from recovery import threads
-from recovery.threads import ServiceThread
+from recovery.threads import ServiceThread, poll
 from tests.waiting import wait_until
 
 
@@ -171,3 +171,14 @@ def test_a_fork_begins_a_thread_of_its_own() -> None:
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert not ran
+
+
+def test_a_poll_returns_what_it_waited_for() -> None:
+    looks = iter([0, 0, 7, 8])
+    assert poll(lambda: next(looks), timeout=10, every=0.001) == 7
+
+
+def test_a_poll_ends_after_its_time_and_looks_once_at_least() -> None:
+    looks = list[int]()
+    assert not poll(lambda: looks.append(1), timeout=0.0, every=10)
+    assert looks == [1]

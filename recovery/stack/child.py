@@ -21,12 +21,13 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from recovery.errors import ServerError
 from recovery.stack import child as groups
 from recovery.stack.guard import Guard
+from recovery.threads import poll
 
 # Waits for a line, which comes when the guard knows us; if we die before, it reads the end and goes.
 _GATE = ["/bin/sh", "-c", 'read -r go && exec "$@" </dev/null', "sh"]
@@ -225,18 +226,9 @@ def states(group: int) -> dict[int, str]:
 
 def await_dead(group: int, timeout: float) -> bool:
     """Wait until none of a group lives; False when `timeout` seconds went by."""
-    return _await(lambda: not states(group), timeout)
+    return poll(lambda: not states(group), timeout, LOOK_EVERY)
 
 
 def await_frozen(group: int, timeout: float) -> bool:
     """Wait until all of a group stand still; False when `timeout` seconds went by."""
-    return _await(lambda: all(state == STOPPED for state in states(group).values()), timeout)
-
-
-def _await(reached: Callable[[], bool], timeout: float) -> bool:
-    deadline, pause = time.monotonic() + timeout, threading.Event()
-    while not reached():
-        if time.monotonic() > deadline:
-            return False
-        pause.wait(LOOK_EVERY)
-    return True
+    return poll(lambda: all(state == STOPPED for state in states(group).values()), timeout, LOOK_EVERY)

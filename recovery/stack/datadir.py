@@ -13,12 +13,11 @@ import contextlib
 import fcntl
 import json
 import os
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from recovery.errors import DataDirectoryError
+from recovery.threads import poll
 
 MARKER = "recovery-data.json"
 # A server whose owner was just killed is about to be killed too; more than this is another user.
@@ -55,16 +54,18 @@ def claimed(directory: Path, server: str, version: str) -> Iterator[int]:
 
 
 def _lock(descriptor: int, directory: Path, server: str) -> None:
-    deadline = time.monotonic() + _LOCKED_TIMEOUT
-    while True:
-        try:
-            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise DataDirectoryError(
-                    f"{directory} is in use by another {server}: stop it, or choose another data directory"
-                ) from None
-        threading.Event().wait(0.02)
+    if not poll(lambda: _try_lock(descriptor), _LOCKED_TIMEOUT, every=0.02):
+        raise DataDirectoryError(
+            f"{directory} is in use by another {server}: stop it, or choose another data directory"
+        )
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _check(descriptor: int, directory: Path, expected: dict[str, str]) -> None:

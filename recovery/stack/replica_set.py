@@ -20,6 +20,7 @@ from pymongo.errors import AutoReconnect, OperationFailure, PyMongoError
 from recovery.errors import ServerUnavailable
 from recovery.stack.mongod import NOT_YET_INITIALIZED, REPLICA_SET, Mongod
 from recovery.stack.server_process import START_TIMEOUT
+from recovery.threads import poll
 
 T = TypeVar("T")
 
@@ -178,14 +179,11 @@ class ReplicaSet:
                 client.admin.command("replSetReconfig", config, force=True)
 
     def _wait(self, look: Callable[[], T | None], what: str) -> T:
-        deadline, pause = time.monotonic() + START_TIMEOUT, threading.Event()
-        while not (found := look()):
-            if time.monotonic() > deadline:
-                raise ServerUnavailable(
-                    f"the replica set of {self.uri} is not {what} within {START_TIMEOUT:g} s; see "
-                    f"{', '.join(str(member.log) for member in self.members)}"
-                )
-            pause.wait(LOOK_EVERY)
+        if not (found := poll(look, START_TIMEOUT, LOOK_EVERY)):
+            raise ServerUnavailable(
+                f"the replica set of {self.uri} is not {what} within {START_TIMEOUT:g} s; see "
+                f"{', '.join(str(member.log) for member in self.members)}"
+            )
         return found
 
     @staticmethod

@@ -17,7 +17,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable
 
 from celery.worker import state
@@ -30,13 +29,15 @@ from recovery.records import Decision, DecisionState
 from recovery.records.ids import new_pass
 from recovery.repair import Repairer
 from recovery.scan import rescue
-from recovery.threads import try_start
+from recovery.threads import poll, try_start
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.slots.board import HUNG, Board
 from recovery.worker.slots.killing import kill_all, kill_descendants, stop_descendants
 
 log = logging.getLogger(__name__)
 
+LOOK_EVERY = 0.05
+"""Seconds between two looks whether tasks still run, or the pool has ended."""
 POOL_TIMEOUT = 5.0
 """Seconds that an idle pool takes to end at most; it takes milliseconds. Where a message comes just when the worker is
 told to end, Celery may forget it and its pool still wait for its end, which was told to nobody."""
@@ -75,10 +76,7 @@ class Drain:
         self._remove()
 
     def _force(self) -> None:
-        deadline = time.monotonic() + self._app.settings.shutdown_grace
-        pause = threading.Event()
-        while self._running() > self._hung() and time.monotonic() < deadline:
-            pause.wait(0.05)
+        poll(lambda: self._running() <= self._hung(), self._app.settings.shutdown_grace, LOOK_EVERY)
         if not self._running() and self._ends_by_itself():
             return
         try:
@@ -114,9 +112,7 @@ class Drain:
 
     def _ends_by_itself(self) -> bool:
         """Whether Celery's pool ended in order. It does not if the worker was told to be quick (SIGQUIT)."""
-        until = time.monotonic() + POOL_TIMEOUT
-        while not self._is_over() and time.monotonic() < until:
-            self._pool_ended.wait(0.05)
+        poll(self._is_over, POOL_TIMEOUT, LOOK_EVERY)
         return self._pool_ended.is_set()
 
     def _is_over(self) -> bool:

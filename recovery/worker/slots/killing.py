@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import threading
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
+
+from recovery.threads import poll
 
 STOPS_TIMEOUT = 1.0
 """Seconds. A process stands still within a millisecond, unless it waits for a disk."""
@@ -140,12 +140,11 @@ def _look(pid: int) -> _Process | None:
 
 
 def _stands_still(pid: int) -> bool:
-    deadline, pause = time.monotonic() + STOPS_TIMEOUT, threading.Event()
-    while time.monotonic() < deadline:
+    """Wait until a process stands still. Return False if it is gone, or does not stand still in time."""
+
+    def state() -> str:
         found = _look(pid)
-        if found is None or found.state in GONE:
-            return False
-        if found.state == STOPPED:
-            return True
-        pause.wait(LOOK_EVERY)
-    return False
+        state = GONE[0] if found is None else found.state
+        return state if state in GONE + STOPPED else ""
+
+    return poll(state, STOPS_TIMEOUT, LOOK_EVERY) == STOPPED

@@ -25,7 +25,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from multiprocessing import util
 from types import FrameType
@@ -36,6 +35,7 @@ from billiard.compat import mem_rss
 from billiard.pool import EX_RECYCLE
 from celery.concurrency import asynpool
 
+from recovery.threads import poll
 from recovery.worker.slots.board import SharedBoard
 
 CONFIRM_TIMEOUT = 1.0
@@ -153,9 +153,7 @@ class OwnSignals:
 
     def _ask(self) -> None:
         """Send the signal again unless the worker turns out to end as well."""
-        deadline, pause = time.monotonic() + CONFIRM_TIMEOUT, threading.Event()
-        while self._board.takes_more and time.monotonic() < deadline:
-            pause.wait(LOOK_EVERY)
+        poll(lambda: not self._board.takes_more, CONFIRM_TIMEOUT, LOOK_EVERY)
         self._asking = False
         if self._board.takes_more or self._board.ends_at_once:
             self._is_meant = True
