@@ -180,7 +180,7 @@ class SettingForm:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class DeclaredSetting:
     """One setting: what values it takes, its default, and what it means."""
 
     form: SettingForm
@@ -196,7 +196,7 @@ class Setting:
 
 def setting(form: SettingForm, default: Any, *, description: str, **limits: Any) -> Any:
     """Declare a setting of `Settings`."""
-    return Setting(form, default, description, limits)
+    return DeclaredSetting(form, default, description, limits)
 
 
 _TEXT = {"type": "str"}

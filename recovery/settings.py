@@ -39,9 +39,9 @@ from recovery.setting_forms import (
     SWITCH,
     TEXT,
     WHOLE,
+    DeclaredSetting,
     LogFormat,
     Secret,
-    Setting,
     setting,
 )
 from recovery.setting_sources import CONFIG, PREFIX, file_values, shown_path, variables
@@ -66,7 +66,7 @@ class Settings:
     Values that are given win over the environment, and that over the file that RECOVERY_CONFIG names.
     """
 
-    model_fields: ClassVar[Mapping[str, Setting]]
+    model_fields: ClassVar[Mapping[str, DeclaredSetting]]
     """All settings, by name."""
 
     app: str | None = setting(APP_PATH, None, description="Where your `Recovery` object is: `package.module:name`.")
@@ -277,7 +277,7 @@ class Settings:
 
 ADDRESSES = ("mongo_uri", "broker_url")
 """Settings that may hold a password."""
-Settings.model_fields = {name: found for name, found in vars(Settings).items() if isinstance(found, Setting)}
+Settings.model_fields = {name: found for name, found in vars(Settings).items() if isinstance(found, DeclaredSetting)}
 DURATIONS = frozenset(name for name, found in Settings.model_fields.items() if found.form is DURATION)
 """Settings that are a time: a number of seconds, or a text such as `10m`."""
 

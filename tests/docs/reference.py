@@ -19,7 +19,7 @@ from recovery.limits import LONGEST
 from recovery.records import ActorPreferences, ProcessTypePreferences
 from recovery.records.preferences import RetrySettings, setting_names
 from recovery.retry.policy import DEFAULT
-from recovery.setting_forms import Setting
+from recovery.setting_forms import DeclaredSetting
 from recovery.setting_sources import PREFIX
 from recovery.settings import DURATIONS, Settings
 from recovery.wording import show_duration
@@ -143,7 +143,7 @@ def settings_tables() -> str:
     parts = []
     for title, names in GROUPS.items():
         rows = [_setting(name, Settings.model_fields[name]) for name in names]
-        head = ("Setting", "Default", "Meaning", "Why this default")
+        head = ("DeclaredSetting", "Default", "Meaning", "Why this default")
         parts.append(f"### {title}\n\n{_table(head, rows)}")
     return "\n\n".join(parts)
 
@@ -157,7 +157,7 @@ def preferences_table(kind: type[ActorPreferences | ProcessTypePreferences]) -> 
         default = PREFERENCE_DEFAULTS.get(field.name, f"`{field.default}`{unit}")
         meaning = " ".join(meanings[field.name].split())
         rows.append((f"`{field.name}`", default, meaning, PREFERENCE_REASONS[field.name]))
-    return _table(("Setting", "Default", "Meaning", "Why this default"), rows)
+    return _table(("DeclaredSetting", "Default", "Meaning", "Why this default"), rows)
 
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
@@ -180,7 +180,7 @@ def written(name: str) -> str:
     return page
 
 
-def _setting(name: str, field: Setting) -> tuple[str, str, str, str]:
+def _setting(name: str, field: DeclaredSetting) -> tuple[str, str, str, str]:
     if name in DURATIONS and field.default is not None:
         default = f"`{show_duration(field.default)}`"
     else:
@@ -202,7 +202,7 @@ def _unit(default: Any, unit: str | None) -> str:
     return f" {unit}" if unit else ""
 
 
-def _limits(field: Setting, shown: Callable[[float], str]) -> str:
+def _limits(field: DeclaredSetting, shown: Callable[[float], str]) -> str:
     signs = {"ge": "at least", "gt": "over", "le": "at most"}
     found = [
         f"{signs[name]} {_number(value, shown)}" for name in signs if (value := field.limits.get(name)) is not None
