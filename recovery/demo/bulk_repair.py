@@ -35,7 +35,7 @@ class Killed:
 
 
 @dataclass(frozen=True, slots=True)
-class Repair:
+class BulkRepairResult:
     """What came of it."""
 
     operation: int
@@ -63,7 +63,7 @@ class BulkRepair:
         self._killed: Killed | None = None
         self._said = time.monotonic()
 
-    def run(self, until: float) -> Repair:
+    def run(self, until: float) -> BulkRepairResult:
         """Order it and follow it to its end, or until then, by `time.monotonic()`."""
         # Who is to be killed half way applies the plan at a rate that is known when it is complete: there is a midst.
         at_once = self._kill is None
@@ -109,12 +109,12 @@ class BulkRepair:
         with suppress(InputError):  # it may just have ended
             operations.set_rate(self._resources, far.operation.id, None, by="demo")
 
-    def _ended(self, now: Operation) -> Repair:
+    def _ended(self, now: Operation) -> BulkRepairResult:
         if now.applied is not None:
             repaired = ", ".join(f"{rule} {count:,}" for rule, count in sorted(now.applied.repaired.items()))
             told = f"{now.applied.found:,} processes were wrong; {repaired or 'none'}"
             self._tell(f"operation {now.id} is {now.state}: {told}")
-        return Repair(now.id, now.state.value, self._killed, self._problem(now))
+        return BulkRepairResult(now.id, now.state.value, self._killed, self._problem(now))
 
     def _problem(self, now: Operation) -> str | None:
         if now.state is OperationState.PLANNED and not now.refusal:

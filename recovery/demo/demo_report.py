@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from recovery.demo.audit import Audit
-from recovery.demo.bulk_repair import Killed, Repair
+from recovery.demo.bulk_repair import BulkRepairResult, Killed
 from recovery.demo.drill_comparison import Compared
 from recovery.demo.lost_records import unexplained
 from recovery.demo.workload import Run
@@ -119,7 +119,7 @@ class DisasterOutcome:
 
     unrecoverable: Mapping[str, str]
     """For each process that nobody can bring back, the reason."""
-    repair: Repair | None
+    repair: BulkRepairResult | None
     """The operation that repaired the other processes, if it was run."""
 
 

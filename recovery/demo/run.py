@@ -20,7 +20,7 @@ from typing import Any
 from recovery.demo import failures, ledger, workload
 from recovery.demo.app import APP
 from recovery.demo.audit import audit
-from recovery.demo.bulk_repair import BulkRepair, Repair
+from recovery.demo.bulk_repair import BulkRepair, BulkRepairResult
 from recovery.demo.chaos import Chaos
 from recovery.demo.demo_report import Counts, DisasterOutcome, InjectedFaults, Report, report
 from recovery.demo.disaster import Destroyed, strike
@@ -100,7 +100,7 @@ class _Demo:
         quiet = options.chaos or options.disaster is not None
         self.chaos = Chaos(0.0 if quiet else options.kill_every, options.seed)
         self.destroyed: Destroyed | None = None
-        self.repaired: Repair | None = None
+        self.repaired: BulkRepairResult | None = None
         self.drilled: Compared | None = None
         self.ledger, self.metrics, self.scratch = folder / "ledger.jsonl", folder / "metrics", folder / "tmp"
         for part in (self.metrics, self.scratch):

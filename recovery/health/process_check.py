@@ -17,7 +17,7 @@ from recovery.engine.operators.auditing import audited
 from recovery.errors import ProcessNotFound, StoreError
 from recovery.health import untaken_tasks, versions
 from recovery.records import given
-from recovery.repair import Done, Reading, Repairer, diagnose, readings
+from recovery.repair import Done, ReadProcesses, Repairer, diagnose, readings
 from recovery.rules import Finding, Repair, Snapshot, Surroundings
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner
 
@@ -100,7 +100,7 @@ def _look(resources: Resources, process_id: str) -> Examination:
     known = {(damage.kind, damage.record) for damage in snapshot.damaged}
     texts = [one for one in resources.store.damaged.texts(process_id) if (one.kind, one.record) not in known]
     snapshot = replace(snapshot, damaged=(*snapshot.damaged, *texts))
-    diagnosis = diagnose(resources, Reading([snapshot], reading.begun_at))
+    diagnosis = diagnose(resources, ReadProcesses([snapshot], reading.begun_at))
     # Scanners tell what waits for nobody at its deadlines, which are ever rarer; who asks is told at once.
     actors = {decision.actor for decision in snapshot.decisions.values()}
     queues = resources.store.waiting.by_actor(count_served=False, wanted=actors)
@@ -109,7 +109,7 @@ def _look(resources: Resources, process_id: str) -> Examination:
     return Examination(snapshot, tuple(found), diagnosis.around)
 
 
-def _read(resources: Resources, process_id: str) -> Reading:
+def _read(resources: Resources, process_id: str) -> ReadProcesses:
     return next(readings(resources.store, [process_id], committed=True, thorough=[process_id]))
 
 

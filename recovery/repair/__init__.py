@@ -3,7 +3,7 @@
 from recovery.repair.changed import Changed
 from recovery.repair.diagnosis import (
     Diagnosis,
-    Reading,
+    ReadProcesses,
     diagnose,
     judge,
     keep_empty,
@@ -20,7 +20,7 @@ __all__ = [
     "Diagnosis",
     "Done",
     "Later",
-    "Reading",
+    "ReadProcesses",
     "RedisLoss",
     "Repaired",
     "Repairer",

@@ -18,7 +18,7 @@ from recovery.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadProcesses:
     """Some processes, and when it was begun to read them, by the database's clock: what has become of them since then
     is not held against them (`Surroundings.as_of`)."""
 
@@ -82,15 +82,15 @@ def look_at_all(resources: Resources) -> Surroundings:
 
 def readings(
     store: Store, process_ids: Iterable[str], *, committed: bool = False, thorough: Container[str] = ()
-) -> Iterator[Reading]:
+) -> Iterator[ReadProcesses]:
     """These processes, as many at a time as may be held in memory at once. See `Store.snapshot_pages`."""
     begun_at = store.now()
     for snapshots in store.snapshot_pages(process_ids, committed=committed, thorough=thorough):
-        yield Reading(snapshots, begun_at)
+        yield ReadProcesses(snapshots, begun_at)
         begun_at = store.now()
 
 
-def diagnose(resources: Resources, reading: Reading, *, looks_again: bool = False) -> Diagnosis:
+def diagnose(resources: Resources, reading: ReadProcesses, *, looks_again: bool = False) -> Diagnosis:
     """Judge processes that were just read."""
     decisions = (decision for snapshot in reading.snapshots for decision in snapshot.decisions.values())
     queues = {decision.actor for decision in decisions if decision.state is DecisionState.QUEUED}

@@ -13,7 +13,7 @@ from recovery.engine import Applier, Resources
 from recovery.errors import DamagedRecord
 from recovery.records import ProcessState
 from recovery.records.ids import split_record_id
-from recovery.repair import Diagnosis, Reading, diagnose, readings
+from recovery.repair import Diagnosis, ReadProcesses, diagnose, readings
 from recovery.rules import Snapshot
 from recovery.scan.scanner import Page, Scanner
 from recovery.store import PORTION
@@ -38,7 +38,7 @@ class _WholeProcesses(Scanner[Snapshot]):
 
     def judge(self, page: Page[Snapshot]) -> Diagnosis:
         assert page.begun_at is not None, "a page of processes tells when it was read"
-        return diagnose(self.resources, Reading(page.items, page.begun_at), looks_again=True)
+        return diagnose(self.resources, ReadProcesses(page.items, page.begun_at), looks_again=True)
 
 
 class GraphScanner(_WholeProcesses):

@@ -2,7 +2,7 @@
 
 Most of what a database holds is finished. For such a process a few comparisons of raw documents show that
 no rule can have anything against it; building its records would take ten times as long. Nothing is held but
-a page of each collection, some hundred outlines, and what the decisions of processes at rest look like (`forms`).
+a page of each collection, some hundred outlines, and what the decisions of processes at rest look like (`Forms`).
 
 Task records, half of all, no rule asks for once a process is at rest. So they are counted, and read only of what is
 not. Where a range has as many of them as that makes, none is of a process that is gone, unless as many are lacking.
@@ -25,8 +25,7 @@ from recovery.store import TASK_BYTES, schema
 from recovery.store.client import Document
 from recovery.store.raw_pages import aware
 from recovery.store.views.ranges import KEY, PAGE, Range, Ranges, weight
-from recovery.survey.forms import Form, Forms
-from recovery.survey.record_streams import RawStream, Stream
+from recovery.survey.record_streams import Forms, RawStream, RecordForm, Stream
 
 READ_EACH = PAGE
 """Records after which who goes through a range hears of it: a tenth of a second's work."""
@@ -159,7 +158,7 @@ class _Outliner:
             self._seen.orphans |= stream.passed_over
 
 
-def _known(decisions: RawStream, process_id: bytes, known: Iterable[Form]) -> int | None:
+def _known(decisions: RawStream, process_id: bytes, known: Iterable[RecordForm]) -> int | None:
     """How many decisions come of a process, if they are in one of these forms; they are passed over then."""
     for form in known:
         if decisions.comes(process_id, form.of(process_id)):

@@ -1,13 +1,20 @@
 """The documents of a collection handed out process by process, in the order of ids: decoded, or as bytes.
 
 What nobody asks for is passed over, and told: in a range that is gone through whole it belongs to no process.
+
+Bytes are compared with the decisions of other processes at rest (`Forms`), because most of them look like those of
+another one. Ids of tasks are made from their parents' and their places, so the records of processes that took the same
+way are the same bytes except for the process's id. Those of one of them are decoded and looked at; whose are the same
+bytes are at rest as well, and are only compared. The id stands in each record once, in its key: of others nothing is
+concluded.
 """
 
 from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from recovery.records.ids import AFTER_SEPARATOR, SEPARATOR
 from recovery.store.client import Document
@@ -16,6 +23,13 @@ MAX_ORPHANS = 1000
 """Of a range so many are told; there is one cause for them all, or two."""
 _HEAD = struct.Struct("<i5xi")
 """How a document begins: its size, `_id` as the name of a text, and the size of that text."""
+MAX_FORM_BYTES = 8_000_000
+"""Of records that are remembered, which takes three times as much; then all is forgotten, and what still comes is
+learned again."""
+MAX_PROCESS_BYTES = 500_000
+"""Of one process's: larger ones are rare, and take their time whatever is done."""
+MAX_FORMS_ALIKE = 8
+"""Forms of the same tasks: their decisions differ in who scheduled whom, or in their epoch."""
 
 
 class Stream:
@@ -140,3 +154,41 @@ class RawStream:
         self._data = self._data[self._at :] + page
         self._at = 0
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class RecordForm:
+    """Records of a process, without its id."""
+
+    parts: Sequence[bytes]
+    count: int
+    """Of records."""
+
+    def of(self, process_id: bytes) -> bytes:
+        """What they are if they are of this process."""
+        return process_id.join(self.parts)
+
+
+@dataclass(slots=True)
+class Forms:
+    """Decisions that are at rest where these tasks are the finished ones, in the forms that were met."""
+
+    _known: dict[frozenset[str], list[RecordForm]] = field(default_factory=dict)
+    _bytes: int = 0
+
+    def of(self, finished: frozenset[str]) -> Iterable[RecordForm]:
+        """Forms of processes with these tasks, the last that was learned first."""
+        return self._known.get(finished, ())
+
+    def learn(self, finished: frozenset[str], process_id: bytes, records: bytes, count: int) -> None:
+        """These records of a process are at rest."""
+        if not count or records.count(process_id) != count or len(records) > MAX_PROCESS_BYTES:
+            return
+        if self._bytes + len(records) > MAX_FORM_BYTES:
+            self._known, self._bytes = {}, 0
+        alike = self._known.setdefault(finished, [])
+        alike.insert(0, RecordForm(records.split(process_id), count))
+        self._bytes += len(records)
+        for forgotten in alike[MAX_FORMS_ALIKE:]:
+            self._bytes -= len(forgotten.of(process_id))
+        del alike[MAX_FORMS_ALIKE:]

@@ -37,7 +37,7 @@ from recovery.scan import (
     ScheduleScanner,
     WorkerScanner,
 )
-from recovery.scan.errands import CensusTaker
+from recovery.scan.census import CensusTaker
 from recovery.store import schema
 from recovery.store.views.scanner_queries import Scanners
 from recovery.threads import ServiceThread

@@ -25,7 +25,7 @@ from recovery.queue import Broker
 from recovery.records import ActorPreferences, Operation, OperationKind, ProcessTypePreferences, ScannerRun, Schedule
 from recovery.records.preferences import setting_names
 from recovery.rules import Rule
-from recovery.scan.errands import CensusTaker
+from recovery.scan.census import CensusTaker
 from recovery.stack import Stack
 from recovery.store import Store
 from tests.docs import architecture, failure_map, field_rights, policy, reference, roles

@@ -16,7 +16,7 @@ from recovery.operations import advance as advancing
 from recovery.operations.advance import advance
 from recovery.operations.kinds import Kind, repairing
 from recovery.records import Operation, OperationResult, OperationState, Phase, ProcessState, ResultState
-from recovery.repair import Reading, readings
+from recovery.repair import ReadProcesses, readings
 from recovery.settings import Settings
 from recovery.store import Store
 from tests.operations.ordering import WHY, Ordering, adds_up
@@ -82,7 +82,7 @@ def test_single_tasks_are_repaired_without_their_processes(world: Ordering, monk
     world.app.abort(started[1], "not wanted")
     read: list[list[str]] = []
 
-    def noted(store: Store, process_ids: list[str], **more: Any) -> Iterator[Reading]:
+    def noted(store: Store, process_ids: list[str], **more: Any) -> Iterator[ReadProcesses]:
         read.append([*process_ids])
         return readings(store, process_ids, **more)
 

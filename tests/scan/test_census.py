@@ -11,8 +11,8 @@ from recovery.errors import StoreUnavailable
 from recovery.metrics.collectors import ServerCollector
 from recovery.queue import Broker
 from recovery.records import Census, Process, ProcessState, ProcessTypePreferences
-from recovery.scan import errands as census
-from recovery.scan.errands import CensusTaker
+from recovery.scan import census
+from recovery.scan.census import CensusTaker
 from recovery.settings import Settings
 from recovery.store import Store, schema
 from recovery.store.views.metric_counts import THE_ONE, Censuses

@@ -16,10 +16,9 @@ from recovery.records.ids import new_process_id, record_id
 from recovery.store import schema
 from recovery.store.views import ranges
 from recovery.store.views.ranges import BRIEF, Range, Ranges
-from recovery.survey import forms
-from recovery.survey.forms import Forms
+from recovery.survey import record_streams
 from recovery.survey.read import RangeCounts, survey
-from recovery.survey.record_streams import RawStream
+from recovery.survey.record_streams import Forms, RawStream
 from tests.sweep.database import Database
 from tests.sweep.shapes import SIZE, Records, finished, part, running
 from tests.sweep.test_read import NOW, anything, is_at_rest, outlined, project
@@ -219,7 +218,7 @@ def test_a_stream_of_bytes_hands_out_each_process(sizes: list[tuple[int, str]], 
 
 def test_forms_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Never more of them than may be held, be they of the same tasks or of others; and what comes again is learned."""
-    monkeypatch.setattr(forms, "MAX_BYTES", 1000)
+    monkeypatch.setattr(record_streams, "MAX_FORM_BYTES", 1000)
     key, known = b"p" * 32, Forms()
     for number in range(200):
         tasks = frozenset({f"t{number % 30}"})
@@ -227,12 +226,12 @@ def test_forms_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
         assert next(form.of(key) for form in known.of(tasks)) == key + b"/%04d" % number * 3
         held = [form.of(key) for some in known._known.values() for form in some]
         assert sum(map(len, held)) == known._bytes <= 1000
-    for number in range(forms.MAX_ALIKE + 3):
+    for number in range(record_streams.MAX_FORMS_ALIKE + 3):
         known.learn(frozenset(), key, key + b"%d" % number, 1)
     assert [form.of(key) for form in known.of(frozenset())] == [
-        key + b"%d" % number for number in range(forms.MAX_ALIKE + 2, 2, -1)
+        key + b"%d" % number for number in range(record_streams.MAX_FORMS_ALIKE + 2, 2, -1)
     ]
-    for records, count in ((b"", 0), (key + key, 1), (b"q", 1), (key + b"z" * forms.MAX_EACH, 1)):
+    for records, count in ((b"", 0), (key + key, 1), (b"q", 1), (key + b"z" * record_streams.MAX_PROCESS_BYTES, 1)):
         known.learn(frozenset({"odd"}), key, records, count)
     assert not known.of(frozenset({"odd"}))
     assert known._bytes == sum(len(form.of(key)) for some in known._known.values() for form in some)
