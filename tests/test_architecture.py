@@ -7,7 +7,8 @@ import functools
 import importlib
 import inspect
 import re
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from recovery import errors
@@ -44,6 +45,21 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+NAMES = frozenset(map(name_of, MODULES))
+KNOWN_CIRCLES = [
+    ["recovery.cli.entry", "recovery.cli.main"],
+    ["recovery.cli.process_tree", "recovery.cli.show_commands"],
+    ["recovery.cli.schedule_collect", "recovery.cli.schedule_commands"],
+    [
+        "recovery.engine.run.batch",
+        "recovery.engine.run.batches",
+        "recovery.engine.run.slot",
+        "recovery.engine.run.taking",
+    ],
+]
+"""Circles that are still there. Nothing is added here."""
+
+
 @functools.cache
 def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
@@ -56,6 +72,56 @@ def imported(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module
+
+
+def exports() -> dict[str, str]:
+    """{name that a package exports: the module that it is from}, in full."""
+    return {
+        f"{name_of(path)}.{alias.name}": f"{node.module}.{alias.name}" if is_module else node.module
+        for path in MODULES
+        if path.name == "__init__.py"
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ImportFrom) and node.module and within(node.module, name_of(path))
+        for alias in node.names
+        for is_module in [f"{node.module}.{alias.name}" in NAMES]
+    }
+
+
+def modules_imported(source: ast.Module, exported: Mapping[str, str]) -> set[str]:
+    """Modules of ours that a source imports, wherever in it, and under TYPE_CHECKING too. What a package exports is
+    imported from the module that has it."""
+    found = set()
+    for node in ast.walk(source):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for name in (f"{node.module}.{alias.name}" for alias in node.names):
+                found.add(name if name in NAMES and name not in exported else exported.get(name, node.module))
+    return found & NAMES
+
+
+def circles(imports: Mapping[str, set[str]]) -> list[list[str]]:
+    """Modules that import one another, directly or by way of others: the strongly connected components."""
+    order, low, path, found = dict[str, int](), dict[str, int](), list[str](), list[list[str]]()
+
+    def visit(name: str) -> None:
+        order[name] = low[name] = len(order)
+        path.append(name)
+        for other in sorted(imports.get(name, ())):
+            if other not in order:
+                visit(other)
+            if other in path:
+                low[name] = min(low[name], low[other])
+        if low[name] == order[name]:
+            component = sorted(path[path.index(name) :])
+            del path[path.index(name) :]
+            if len(component) > 1:
+                found.append(component)
+
+    for name in imports:
+        if name not in order:
+            visit(name)
+    return sorted(found)
 
 
 def within(name: str, outer: str) -> bool:
@@ -81,6 +147,28 @@ def test_a_package_tells_the_design_of_its_room() -> None:
 def test_a_module_is_not_two() -> None:
     lengths = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
     assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
+
+
+def test_no_modules_import_one_another() -> None:
+    """Within packages as well, and under TYPE_CHECKING: of a circle nobody can read one module without the others."""
+    exported = exports()
+    found = circles({name_of(path): modules_imported(tree(path), exported) - {name_of(path)} for path in MODULES})
+    assert [circle for circle in found if circle not in KNOWN_CIRCLES] == []
+    assert [circle for circle in KNOWN_CIRCLES if circle not in found] == [], "it is gone: take it from the list"
+
+
+def test_a_circle_is_found_wherever_an_import_stands() -> None:
+    source = """
+        from typing import TYPE_CHECKING
+        from recovery.records import Process, ids
+        if TYPE_CHECKING:
+            from recovery.retry.strategies import RetryStrategy
+        def later():
+            import recovery.limits
+        """
+    found = modules_imported(ast.parse(textwrap.dedent(source)), exports())
+    assert found == {"recovery.records.process", "recovery.records.ids", "recovery.retry.strategies", "recovery.limits"}
+    assert circles({"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": set()}) == [["a", "b", "c"]]
 
 
 def test_only_the_command_line_prints() -> None:

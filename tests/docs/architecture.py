@@ -74,11 +74,9 @@ def arrows(imports: Mapping[str, set[str]]) -> list[tuple[str, str]]:
 def order() -> list[str]:
     """The rooms from the top down, as import-linter holds them to it."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    found: dict[str, None] = {}
-    for layer in contracts[0]["layers"]:
-        for module in layer.split("|"):
-            found[room(module.strip())] = None
-    return list(found)
+    (layers,) = (one["layers"] for one in contracts if one.get("containers") == ["recovery"])
+    modules = [f"recovery.{name.strip()}" for layer in layers for name in layer.split("|") if name != "__main__"]
+    return list(dict.fromkeys(map(room, ["workers", *modules])))
 
 
 def picture() -> str:
