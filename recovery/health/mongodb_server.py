@@ -22,7 +22,7 @@ from recovery.errors import (
 from recovery.health.model import Cause, Check, Level, join_names, ok, problem, unasked, unreached, warning
 from recovery.store import check_server, roles
 from recovery.store.views.overview import time_limit
-from recovery.store.views.server_state import TAKES_PART, ReplicaSet
+from recovery.store.views.server_state import TAKES_PART, ReplicaSetState
 
 ANSWER_TIMEOUT = 2.0
 """Seconds that a server has to answer; one that is only slow answers in one."""
@@ -98,7 +98,7 @@ def replica_set(resources: Resources) -> Check:
     return judge_members(resources.store.server.members())
 
 
-def judge_members(members: ReplicaSet) -> Check:
+def judge_members(members: ReplicaSetState) -> Check:
     """What the members' words come to."""
     if not members.answering:
         return unasked("replica set", "no member answers", "see `mongodb`")
@@ -112,7 +112,7 @@ def judge_members(members: ReplicaSet) -> Check:
     return _with_primary(members)
 
 
-def _without_primary(members: ReplicaSet, count: int) -> Check:
+def _without_primary(members: ReplicaSetState, count: int) -> Check:
     found = f"{len(members.answering)} of {count} members answer"
     if members.silent:
         found += f", not {join_names(members.silent)}"
@@ -130,7 +130,7 @@ def _without_primary(members: ReplicaSet, count: int) -> Check:
     return problem("replica set", Cause.NO_PRIMARY, f"no primary; {found}", advice)
 
 
-def _with_primary(members: ReplicaSet) -> Check:
+def _with_primary(members: ReplicaSetState) -> Check:
     seen = members.seen or ()
     lost = [one for one in seen if not one.takes_part]
     # It runs, and whoever asks here reaches it.

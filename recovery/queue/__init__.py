@@ -1,9 +1,10 @@
 """Messages to Redis, in the form that Celery workers take. One queue per actor, named as the actor.
 
 A message is a hint that a decision is queued: its id and the pass to claim it with. `broker` pushes a batch in one
-round trip; `message` makes the texts, and `signing` signs them; `untrusted` reads what may be anybody's. `connection`
-says how all of us connect, `celery_app` keeps foreign settings of Celery out, `remote` tells all workers that there is
-something new, `coordination` is what workers tell each other beside messages, `redis_condition` how a server is.
+round trip; `message` makes the texts, and `signing` signs them; `untrusted` reads what may be anybody's.
+`redis_connection` says how all of us connect, `celery_app` keeps foreign settings of Celery out, `remote` tells all
+workers that there is something new, `coordination` is what workers tell each other beside messages, and
+`redis_condition` how a server is.
 """
 
 from __future__ import annotations

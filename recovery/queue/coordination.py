@@ -13,7 +13,7 @@ from typing import Any
 
 from redis import Redis
 
-from recovery.queue.connection import Addressed, client, translated
+from recovery.queue.redis_connection import Addressed, client, translated
 
 APPLY_KEY = "recovery.apply.{}"
 NEVER = -1

@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 
 from recovery.errors import BrokerError
 from recovery.queue.celery_app import OwnCelery
-from recovery.queue.connection import celery_settings, ours
+from recovery.queue.redis_connection import celery_settings, ours
 from recovery.threads import try_start
 
 log = logging.getLogger(__name__)

@@ -22,8 +22,8 @@ from typing import Any
 from redis.exceptions import WatchError
 
 from recovery.limits import LONGEST
-from recovery.queue.connection import MAX_BYTES
 from recovery.queue.message import MessageId, parse_id
+from recovery.queue.redis_connection import MAX_BYTES
 from recovery.queue.signing import HEADER, Signer
 
 MAX_ID = 200

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from recovery.store.lifecycle.workers import Workers
     from recovery.store.operators.aborts import Aborts
     from recovery.store.operators.audit_and_searches import AuditLog, SavedSearches
-    from recovery.store.operators.damaged_records import Damaged, Mending
     from recovery.store.operators.destruction import Destruction
     from recovery.store.operators.interruption_records import Group, Interruptions, Selection
     from recovery.store.operators.operation_ranges import OperationRanges
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from recovery.store.operators.process_orders import ProcessOrders
     from recovery.store.operators.process_removals import Removals
     from recovery.store.operators.process_times import Corrections, IdleTimeouts
+    from recovery.store.operators.record_mending import Damaged, Mending
     from recovery.store.operators.redos import Redos
     from recovery.store.operators.restarts import Restarted, RestartUpdates
     from recovery.store.splitting import PORTION_BYTES, batches, portions
@@ -180,7 +180,7 @@ class Store:
     orders: ProcessOrders = of_collection("operators.process_orders:ProcessOrders", schema.ORDERS)
     removals: Removals = of_database("operators.process_removals:Removals")
     idle_timeouts: IdleTimeouts = of_database("operators.process_times:IdleTimeouts")
-    mending: Mending = of_database("operators.damaged_records:Mending")
+    mending: Mending = of_database("operators.record_mending:Mending")
     corrections: Corrections = of_database("operators.process_times:Corrections")
     left_counts: LeftCountRecords = of_collection("views.metric_counts:LeftCountRecords", schema.LEFT_COUNTS)
     operations: Operations = of_collection("operators.operation_records:Operations", schema.OPERATIONS)
@@ -208,7 +208,7 @@ class Store:
         "store.views.lifeline_queries:Hung", lambda store: (store._database, lambda: store.decisions.catch_up())
     )
     unreachable_deadlines: UnreachableDeadlines = of_database("views.scanner_queries:UnreachableDeadlines")
-    damaged: Damaged = of_database("operators.damaged_records:Damaged")
+    damaged: Damaged = of_database("operators.record_mending:Damaged")
     ranges: Ranges = of_database("views.ranges:Ranges")
     overview: Overview = of_database("views.overview:Overview")
     censuses: Censuses = of_database("views.metric_counts:Censuses")

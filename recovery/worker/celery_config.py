@@ -7,7 +7,7 @@ from typing import Any
 from kombu import Exchange, Queue
 
 from recovery.limits import available_cpus
-from recovery.queue.connection import celery_settings
+from recovery.queue.redis_connection import celery_settings
 from recovery.settings import Settings
 
 NUDGE = "recovery.nudge"

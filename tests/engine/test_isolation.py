@@ -12,7 +12,7 @@ from recovery.engine import isolation
 from recovery.engine.isolation import batch_or_each, for_each
 from recovery.errors import DamagedRecord
 from recovery.log_lines import Seldom
-from recovery.queue import connection as of_redis
+from recovery.queue import redis_connection
 from recovery.store.driver_errors import ours
 from tests.counting import failed_steps
 
@@ -31,7 +31,7 @@ OUTAGES = [
     ours(bulk(91)),
     ours(bulk(121, 91)),
     ours(bulk(writeConcernErrors=[{"code": 64}])),
-    of_redis.ours(RedisConnectionError("away")),
+    redis_connection.ours(RedisConnectionError("away")),
 ]
 DAMAGE = [
     DamagedRecord("p", "nonsense"),

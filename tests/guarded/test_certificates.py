@@ -21,7 +21,7 @@ from recovery import addresses, certificates
 from recovery.cli.main import execute
 from recovery.errors import CertificateRefused, RecoveryError, ServerUnavailable, SettingsError
 from recovery.queue import Broker
-from recovery.queue.connection import client
+from recovery.queue.redis_connection import client
 from recovery.settings import load
 from recovery.stack import Stack
 from recovery.stack.server_process import HOST, free_port

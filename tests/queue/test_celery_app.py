@@ -12,7 +12,7 @@ import pytest
 
 from recovery import Recovery
 from recovery.queue.celery_app import OwnCelery, ignored_variables
-from recovery.queue.connection import celery_settings
+from recovery.queue.redis_connection import celery_settings
 from recovery.queue.remote import _control
 from recovery.settings import Settings
 from recovery.stack import Stack

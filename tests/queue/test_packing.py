@@ -8,7 +8,7 @@ import pytest
 from redis._parsers import Encoder
 from redis.connection import PythonRespSerializer
 
-from recovery.queue.connection import OnePiece, connect
+from recovery.queue.redis_connection import OnePiece, connect
 from recovery.settings import Settings
 
 COMMANDS: list[tuple[Any, ...]] = [

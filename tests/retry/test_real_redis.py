@@ -11,7 +11,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from recovery.queue.connection import ours
+from recovery.queue.redis_connection import ours
 from recovery.retry.catalogues.own import by_driver
 from recovery.settings import Settings
 from recovery.stack.valkey import Valkey

@@ -75,7 +75,7 @@ _DELAYED_UNTIL: Document = {
 
 @translated
 class Corrections:
-    """Updates over the collections `processes`, `graphs` and `decisions`, each as long as what is wrong stands there."""
+    """Updates over `processes`, `graphs` and `decisions`, each only as long as what is wrong stands there."""
 
     def __init__(self, database: Database[Document]) -> None:
         self._processes, self._graphs = current(database[schema.PROCESSES]), current(database[schema.GRAPHS])

@@ -30,7 +30,7 @@ _AGO: Document = {"$cond": [_HAS_RUN, {"$divide": [age("$ranAt"), 1000]}, None]}
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class HeartbeatLook:
     """What was found."""
 
     deadlines: Mapping[str, Any]
@@ -50,7 +50,7 @@ class HeartbeatView:
     def __init__(self, database: Database[Document]) -> None:
         self._workers = current(database[schema.WORKERS])
 
-    def look(self, host: str) -> Surroundings:
+    def look(self, host: str) -> HeartbeatLook:
         """All of it as it is now. There are as many documents as workers, actors and scanners."""
         # Not only those whose name is one: that would be asked of the index, which costs twice as much.
         blocked: Document = {"blockedAt": {"$ne": None}}
@@ -62,7 +62,7 @@ class HeartbeatView:
         ]
         found = list(self._workers.aggregate(stages))
         there = [one for one in found if isinstance(one.get("_id"), str)]
-        return Surroundings(
+        return HeartbeatLook(
             deadlines={one["_id"]: one.get("recoveryTime") for one in there},
             neighbours=list(readable(Worker, [one for one in there if one.get("host") == host])),
             blocked=[one["blocked"] for one in found if isinstance(one.get("blocked"), str)],

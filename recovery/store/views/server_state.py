@@ -61,7 +61,7 @@ class MemberView:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaSet:
+class ReplicaSetState:
     """All members, by what each of them says."""
 
     primary: str | None
@@ -82,7 +82,7 @@ class ReplicaSet:
         return sum(one.takes_part and one.state in BEARS_DATA for one in self.seen or ())
 
 
-def ask_members(client: MongoClient[Document], uri: str) -> ReplicaSet:
+def ask_members(client: MongoClient[Document], uri: str) -> ReplicaSetState:
     """Ask all members that are known, and those that they know."""
     known = {f"{host}:{port}" for host, port in client.topology_description.server_descriptions()}
     told = _ask_all(uri, known)
@@ -135,7 +135,7 @@ def _hidden(status: Document | None) -> list[str]:
     return [one["name"] for one in (status or {}).get("members", ()) if "name" in one]
 
 
-def put_together(members: Sequence[SetMember]) -> ReplicaSet:
+def put_together(members: Sequence[SetMember]) -> ReplicaSetState:
     """What all of them say together."""
     answering = [one for one in members if one.answers]
     silent = tuple(one.name for one in members if not one.answers)
@@ -144,7 +144,7 @@ def put_together(members: Sequence[SetMember]) -> ReplicaSet:
     views = ([primary] if primary is not None else answering) if answering else []
     status = next((one.status for one in views if one.status is not None), None)
     named = {one.names_primary for one in answering} & set(silent)
-    return ReplicaSet(
+    return ReplicaSetState(
         primary=primary.name if primary is not None else None,
         named=min((name for name in named if name is not None), default=None) if primary is None else None,
         answering=tuple(one.name for one in answering),
@@ -186,7 +186,7 @@ class MongoServer:
         middle = datetime.fromtimestamp((before + after) / 2, UTC)
         return told - middle, timedelta(seconds=(after - before) / 2)
 
-    def members(self) -> ReplicaSet:
+    def members(self) -> ReplicaSetState:
         """The members of the replica set, each asked directly. Does not raise for one that is away.
 
         To see how they see each other takes the right `replSetGetStatus`, which the role clusterMonitor has.

@@ -29,7 +29,7 @@ from recovery.queue import MessageId
 from recovery.records import FailingSlots, HungSlot, Worker
 from recovery.records.ids import holder
 from recovery.store import Store
-from recovery.store.views.lifeline_queries import Surroundings
+from recovery.store.views.lifeline_queries import HeartbeatLook
 from recovery.store.views.overview import time_limit
 from recovery.threads import ServiceThread
 from recovery.worker.identity import is_gone
@@ -76,7 +76,7 @@ class Lifeline:
         self.nudge: Callable[[], None] = _nothing
         """Has the scanners of this worker run, if it has some."""
         self._said = Seldom(log, SAID_EVERY)
-        self._looked: Surroundings | None = None
+        self._looked: HeartbeatLook | None = None
         """What the last heartbeat saw of the others, if it looked."""
         self._looks_first = crc32(worker.id.encode()) % 2 == 0
         """Whether it is of the half of all workers that look at the others while the other half does without."""
@@ -247,7 +247,7 @@ class Lifeline:
             self.worker = self.worker.evolve(started_at=now)
         return now
 
-    def _look_at_others(self) -> Surroundings:
+    def _look_at_others(self) -> HeartbeatLook:
         last, self._looked, self._nobody_scans = self._looked, None, False
         asked, self._asked_to_look = self._asked_to_look, False  # who asks while it looks is answered by the next
         in_turn = self.judging.is_served() and not asked

@@ -30,8 +30,8 @@ from kombu import Connection
 from kombu.transport import TRANSPORT_ALIASES, redis, virtual
 from kombu.utils.encoding import bytes_to_str
 
-from recovery.queue.connection import BoundedParser, RedisError, ResponseError
 from recovery.queue.redis_condition import introduce
+from recovery.queue.redis_connection import BoundedParser, RedisError, ResponseError
 from recovery.queue.untrusted import set_aside
 from recovery.worker.messages.intake import Intake
 from recovery.worker.messages.queue_consumption import POLLS
@@ -39,7 +39,7 @@ from recovery.worker.messages.queue_consumption import POLLS
 log = logging.getLogger(__name__)
 
 PAUSE = 4.0
-"""Seconds between two tries to connect, at most. A try itself may take three (`recovery.queue.connection`)."""
+"""Seconds between two tries to connect, at most. A try itself may take three (`recovery.queue.redis_connection`)."""
 
 STEP = 0.1
 """Seconds by which each is longer than the one before, from one on: Redis may be back at once, or not for hours."""
