@@ -143,7 +143,7 @@ def settings_tables() -> str:
     parts = []
     for title, names in GROUPS.items():
         rows = [_setting(name, Settings.model_fields[name]) for name in names]
-        head = ("DeclaredSetting", "Default", "Meaning", "Why this default")
+        head = ("Setting", "Default", "Meaning", "Why this default")
         parts.append(f"### {title}\n\n{_table(head, rows)}")
     return "\n\n".join(parts)
 
@@ -157,7 +157,7 @@ def preferences_table(kind: type[ActorPreferences | ProcessTypePreferences]) -> 
         default = PREFERENCE_DEFAULTS.get(field.name, f"`{field.default}`{unit}")
         meaning = " ".join(meanings[field.name].split())
         rows.append((f"`{field.name}`", default, meaning, PREFERENCE_REASONS[field.name]))
-    return _table(("DeclaredSetting", "Default", "Meaning", "Why this default"), rows)
+    return _table(("Setting", "Default", "Meaning", "Why this default"), rows)
 
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
