@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from recovery.limits import LONGEST, SILENCE_FAR_OFF
@@ -136,6 +136,11 @@ def literal(value: Any) -> Expression:
     return {"$literal": value}
 
 
+def literals(fields: Mapping[str, Any]) -> Expression:
+    """{field: its value as a `literal`}, for a stage that sets them."""
+    return {name: literal(value) for name, value in fields.items()}
+
+
 def by_id(values: Mapping[str, Any]) -> Expression:
     """Of {id: value} the value of the record that is updated; it has to be among them."""
     # The server makes a table of a list that never changes: it does not look through it for each record.
@@ -150,3 +155,8 @@ def earlier(epoch: int) -> Expression:
 def record_range(process_id: str) -> Expression:
     """The records `P/...` of a process."""
     return {"_id": {"$gte": process_id + SEPARATOR, "$lt": process_id + AFTER_SEPARATOR}}
+
+
+def record_ranges(process_ids: Iterable[str]) -> Expression:
+    """The records `P/...` of any of these processes, one at least: a range of the index `_id` for each."""
+    return {"$or": [record_range(process_id) for process_id in process_ids]}

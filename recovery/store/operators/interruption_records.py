@@ -21,7 +21,7 @@ from recovery.records.ids import SEPARATOR
 from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import literal, record_range
+from recovery.store.expressions import literals, record_range, record_ranges
 from recovery.store.record_reading import readable
 
 
@@ -68,7 +68,7 @@ class Interruptions:
 
         Acknowledged: its process is broken next, and what is broken has to be listed.
         """
-        fields = {key: literal(value) for key, value in to_document(interruption).items()}
+        fields = literals(to_document(interruption))
         life, restarts = interruption.reopened, interruption.restarts
         earlier = [_before(life), {"reopened": life, "restarts": {"$lt": restarts}}]
         query = {"_id": interruption.id, "$or": earlier}
@@ -85,26 +85,25 @@ class Interruptions:
             DeleteOne({"_id": key, "restarts": {"$lt": restarts}, "reopened": {"$not": {"$gt": life}}})
             for key, restarts, life in restarted
         ]
-        if deletes:
-            self._collection.bulk_write(deletes, ordered=False)
+        self._delete(deletes)
 
     def remove_lives(self, running: Iterable[tuple[str, int]]) -> None:
         """Forget what was listed before its process was set running for the nth time: (id, n)."""
-        deletes = [DeleteOne({"_id": key, **_before(n)}) for key, n in running]
-        if deletes:
-            self._collection.bulk_write(deletes, ordered=False)
+        self._delete([DeleteOne({"_id": key, **_before(n)}) for key, n in running])
 
     def remove_kind(self, listed: Iterable[tuple[str, int]], kind: str) -> None:
         """Forget those of these that are of this kind of error, and were listed before their process was set running
         once more than n times: (id, n)."""
-        deletes = [DeleteOne({"_id": key, "kind": kind, **_before(n + 1)}) for key, n in listed]
+        self._delete([DeleteOne({"_id": key, "kind": kind, **_before(n + 1)}) for key, n in listed])
+
+    def _delete(self, deletes: list[DeleteOne]) -> None:
         if deletes:
             self._collection.bulk_write(deletes, ordered=False)
 
     def remove_all(self, process_ids: Sequence[str]) -> None:
         """Forget all of these processes. Index `_id`, their ranges."""
         if process_ids:
-            self._collection.delete_many({"$or": [record_range(process_id) for process_id in process_ids]})
+            self._collection.delete_many(record_ranges(process_ids))
 
     def remove_past(self, process_id: str, reopened: int) -> None:
         """Forget what of a process was listed before it was set running so often. Index `_id`, one range."""
@@ -119,7 +118,7 @@ class Interruptions:
         """All of these processes. Index `_id`, one range each."""
         if not process_ids:
             return []
-        found = self._collection.find({"$or": [record_range(process_id) for process_id in process_ids]})
+        found = self._collection.find(record_ranges(process_ids))
         return list(readable(Interruption, found.hint("_id_"), _as_shown))
 
     def count(self, selection: Selection) -> int:

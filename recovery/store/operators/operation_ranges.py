@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 
 from pymongo import ReturnDocument
 from pymongo.collection import Collection
-from pymongo.errors import BulkWriteError
 
 from recovery.records import Operation, OperationRange, Totals, from_document, to_document
 from recovery.records.ids import is_process_id, started_at
@@ -17,10 +16,10 @@ from recovery.store.clock import told_by
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import NOT_DUE, OVERDUE, after, literal
+from recovery.store.lifecycle.tasks import insert_missing
 from recovery.store.record_reading import read, readable
 from recovery.store.schema import OPERATION_RESULTS, PROCESSES
 
-DUPLICATE = 11000
 CLOCKS_DIFFER = timedelta(hours=1)
 """A process id tells the time by the clock of whoever started it."""
 AFTER_ALL_IDS = "\U0010ffff"
@@ -37,12 +36,7 @@ class OperationRanges:
     def insert(self, ranges: Sequence[OperationRange]) -> None:
         """Save ranges, as far as they are not there: whoever planned them was cut off, or was not alone."""
         now = told_by(self._current.database)
-        documents = [to_document(one.evolve(at=now, recovery_time=now)) for one in ranges]
-        try:
-            self._committed.insert_many(documents, ordered=False)
-        except BulkWriteError as error:
-            if any(one["code"] != DUPLICATE for one in error.details["writeErrors"]):
-                raise
+        insert_missing(self._committed, [to_document(one.evolve(at=now, recovery_time=now)) for one in ranges])
 
     def restore(self, planned: Sequence[OperationRange], ahead: float) -> int:
         """Save the ranges of a phase again that are missing, or that nobody can go on with; return how many. They are

@@ -21,7 +21,7 @@ from recovery.records.operation import ACTIVE, UNDER_WAY
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import OVERDUE, after, date_of, literal
+from recovery.store.expressions import OVERDUE, after, date_of, literal, literals
 from recovery.store.record_reading import Read, read, readable, tell
 
 _ACTIVE = [state.value for state in ACTIVE]
@@ -127,7 +127,7 @@ class Operations:
         phase begins now. `anew`: who waits at the limiter asks it again, since the rate is another one.
         """
         fields = to_document(operation.evolve(version=operation.version + 1, recovery_time=None))
-        new: Document = {key: literal(value) for key, value in fields.items()}
+        new: Document = literals(fields)
         if deadline is not None:
             new["recoveryTime"] = after(deadline)
         if begins:

@@ -23,9 +23,9 @@ from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal
+from recovery.store.lifecycle.tasks import insert_missing
 from recovery.store.record_reading import Read, read, readable
 
-DUPLICATE = 11000
 _AFTER_SEPARATOR = chr(ord(SEPARATOR) + 1)
 FOUND = ResultState.FOUND.value
 ERROR_LENGTH = 500
@@ -52,11 +52,7 @@ class OperationResults:
         second step: MongoDB's own clock says when."""
         if not results:
             return
-        try:
-            self._results.insert_many([to_document(one) for one in results], ordered=False)
-        except BulkWriteError as error:
-            if any(one["code"] != DUPLICATE for one in error.details["writeErrors"]):
-                raise
+        insert_missing(self._results, [to_document(one) for one in results])
         unsaved = {"_id": {"$in": [one.id for one in results]}, "savedAt": None}
         self._results.update_many(unsaved, [{"$set": {"savedAt": "$$NOW"}}], hint="_id_")
 

@@ -20,7 +20,7 @@ from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import after, literal, record_range
+from recovery.store.expressions import after, literal, record_ranges
 
 _OVER = [ProcessState.FINISHED.value, ProcessState.ABORTED.value]
 
@@ -57,7 +57,7 @@ class Removals:
         odd = {"$or": [{"recoveryTime": {"$exists": True}}, {"notFinished": {"$ne": {}}, "aborted": None}]}
         found = {one["_id"] for one in self._graphs.find({**among, **odd}, {"_id": True})}
         if process_ids:
-            of_them: Document = {"$or": [record_range(key) for key in process_ids], "recoveryTime": {"$exists": True}}
+            of_them: Document = {**record_ranges(process_ids), "recoveryTime": {"$exists": True}}
             keys = self._decisions.find(of_them, {"_id": True}).hint("_id_")
             found |= {one["_id"].partition("/")[0] for one in keys}
         return found
@@ -114,7 +114,7 @@ class Removals:
         return sum(self._finish(ids, epoch, reopened) for (epoch, reopened), ids in alike.items())
 
     def _finish(self, process_ids: Sequence[str], epoch: Any, reopened: int) -> int:
-        of_them: Document = {"$or": [record_range(key) for key in process_ids]}
+        of_them: Document = record_ranges(process_ids)
         among: Document = {"_id": {"$in": list(process_ids)}}
         # Not `$lte`: something that is no number goes as well.
         no_later: Document = {"epoch": {"$not": {"$gt": epoch}}}

@@ -21,7 +21,7 @@ from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import after, earlier, literal, record_range
+from recovery.store.expressions import after, earlier, literal, record_range, record_ranges
 from recovery.store.lifecycle.tasks import insert_missing
 from recovery.store.record_reading import PROCESS_FIELDS, process_of
 
@@ -109,7 +109,7 @@ class Redos:
         Raises DamagedRecord."""
         places: dict[str, dict[str, Link]] = {process_id: {} for process_id in process_ids}
         waits: dict[str, dict[str, tuple[str, ...]]] = {process_id: {} for process_id in process_ids}
-        ranges: Document = {"$or": [record_range(process_id) for process_id in process_ids]}
+        ranges: Document = record_ranges(process_ids)
         for found in self._decisions.find(ranges, _LINKS).hint("_id_"):
             process_id, task = split_record_id(found["_id"])
             with _readable(found, Decision):

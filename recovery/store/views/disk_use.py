@@ -24,7 +24,7 @@ from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import is_denied, translated
-from recovery.store.expressions import record_range
+from recovery.store.expressions import record_ranges
 from recovery.store.splitting import batches
 
 COUNTED = 100_000
@@ -169,16 +169,12 @@ class Disk:
                 _count(drawn[schema.PROCESSES], types[one["_id"]], 1, one["bytes"])
             for name, query, key in (
                 (schema.GRAPHS, among, "$_id"),
-                *((name, _records_of(some), _PROCESS_ID) for name in _OF_TASKS),
+                *((name, record_ranges(some), _PROCESS_ID) for name in _OF_TASKS),
             ):
                 group = {"_id": key, "records": {"$sum": 1}, "bytes": _BYTES}
                 for one in self._told[name].aggregate([{"$match": query}, {"$group": group}], hint="_id_"):
                     _count(drawn[name], types.get(one["_id"]), one["records"], one["bytes"])
         return drawn
-
-
-def _records_of(ids: Sequence[str]) -> Document:
-    return {"$or": [record_range(key) for key in ids]}
 
 
 def _type_of(process: Document) -> str | None:

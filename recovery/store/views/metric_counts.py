@@ -21,7 +21,7 @@ from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import after, literal, near_now
+from recovery.store.expressions import after, literals, near_now
 from recovery.store.record_reading import read, readable
 
 THE_ONE = "census"
@@ -80,7 +80,7 @@ class Censuses:
     def save(self, census: Census, begun: datetime, next_within: float) -> bool:
         """Save what was counted just now by who had begun it; the next one is due in so many seconds. False: it took
         longer than it had, and somebody else has begun another."""
-        fields = {key: literal(value) for key, value in to_document(census).items()}
+        fields = literals(to_document(census))
         times = {"takenAt": "$$NOW", "nextAt": after(next_within)}
         ours = {"_id": census.id, "nextAt": begun}
         return self._committed.update_one(ours, [{"$replaceWith": {**fields, **times}}]).matched_count == 1
@@ -105,7 +105,7 @@ class LeftCountRecords:
         """Leave them for a worker."""
         fields = to_document(LeftCounts(id=new_pass(), samples=tuple(samples)))
         key = fields.pop("_id")
-        stages = [{"$set": {name: literal(value) for name, value in fields.items()} | {"at": "$$NOW"}}]
+        stages = [{"$set": literals(fields) | {"at": "$$NOW"}}]
         self._current.update_one({"_id": key}, stages, upsert=True)
 
     def take(self, limit: int) -> list[LeftCounts]:

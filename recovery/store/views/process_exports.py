@@ -25,10 +25,9 @@ from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import record_range
+from recovery.store.expressions import record_ranges
 
 _OF_TASKS = {"tasks": schema.TASKS, "decisions": schema.DECISIONS}
-_DUPLICATE = 11000
 MAX_LINE = 512 * 1024 * 1024
 """Bytes of a process as a line. One of 100,000 tasks has about 100 MB. Without a limit a file could take all memory."""
 MAX_DEPTH = 100
@@ -110,7 +109,7 @@ class Exports:
         if not process_ids:
             return
         among: Document = {"_id": {"$in": list(process_ids)}}
-        ranges: Document = {"$or": [record_range(key) for key in process_ids]}
+        ranges: Document = record_ranges(process_ids)
         graphs, tasks, decisions = (
             _Records(self._told[name].find(query).sort("_id", 1).hint("_id_"))
             for name, query in ((schema.GRAPHS, among), (schema.TASKS, ranges), (schema.DECISIONS, ranges))

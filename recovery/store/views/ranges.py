@@ -22,7 +22,7 @@ from recovery.store import definitions, schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import record_range
+from recovery.store.expressions import record_ranges
 from recovery.store.raw_pages import aware, decoded, raw_pages
 from recovery.store.record_reading import DECISION_FIELDS, Read, decision_of, read, wrong_types
 from recovery.store.splitting import batches
@@ -139,7 +139,7 @@ class Ranges:
     @staticmethod
     def records_of(process_ids: Sequence[str]) -> Document:
         """The condition that names all records of tasks of these processes."""
-        return {"$or": [record_range(process_id) for process_id in process_ids]}
+        return record_ranges(process_ids)
 
     def of_type(self, part: Range, process_type: str) -> list[str]:
         """Ids of a range's processes of one type, in order. Reads all Process records of the range."""
@@ -154,7 +154,7 @@ class Ranges:
     def tasks(self, process_ids: Sequence[str]) -> dict[str, list[str]]:
         """{process: the tasks of it that have a Task record}. Index `_id_`, and nothing but it."""
         found: dict[str, list[str]] = {process_id: [] for process_id in process_ids}
-        of_them = {"$or": [record_range(process_id) for process_id in process_ids]}
+        of_them = record_ranges(process_ids)
         for document in self._told(schema.TASKS).find(of_them, KEY).hint("_id_").to_list() if found else ():
             process_id, task = split_record_id(document["_id"])
             found[process_id].append(task)

@@ -17,7 +17,7 @@ from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import current
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import OVERDUE, Expression, after, literal, read_past
+from recovery.store.expressions import OVERDUE, Expression, after, literal, literals, read_past
 from recovery.store.record_reading import readable
 
 
@@ -81,7 +81,7 @@ class Scanners:
         Nothing is decided by a note."""
         notes, nudged_at = [], "$$NOW" if by_beat else _NUDGED_AT
         for run in runs:
-            fields = {key: literal(value) for key, value in to_document(run).items()}
+            fields = literals(to_document(run))
             noted = {**fields, "ranAt": "$$NOW", "nudgedAt": nudged_at, "lost": "$lost", "lostAt": "$lostAt"}
             notes.append(UpdateOne({"_id": run.id}, [{"$replaceWith": noted}], upsert=True))
         if notes:

@@ -19,7 +19,7 @@ from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import record_range
+from recovery.store.expressions import record_ranges
 from recovery.store.views.ranges import KEY, Range
 from recovery.store.views.search_plans import SearchPlan, SearchSource, plan_of, sources
 
@@ -164,7 +164,7 @@ class Search:
     def _true(self, source: SearchSource, among: Iterable[str]) -> Iterator[str]:
         """Those of these processes that have a record of this source."""
         if source.collection in (schema.DECISIONS, schema.INTERRUPTIONS):
-            those: Document = {"$or": [record_range(one) for one in sorted(among)]}
+            those: Document = record_ranges(sorted(among))
         else:
             those = {source.key: {"$in": sorted(among)}}
         found = self._told[source.collection].find({"$and": [those, source.filter]}, {source.key: True, "_id": True})

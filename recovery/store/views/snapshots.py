@@ -17,7 +17,7 @@ from recovery.records.ids import SEPARATOR, split_record_id
 from recovery.rules import Snapshot
 from recovery.store import definitions, schema
 from recovery.store.client import Document
-from recovery.store.expressions import record_range
+from recovery.store.expressions import record_range, record_ranges
 from recovery.store.operators.process_orders import ProcessOrders
 from recovery.store.record_reading import (
     DECISION_FIELDS,
@@ -56,7 +56,7 @@ def load(
     decision that is not applied are in no graph, and nobody knows before how many they are. Of those that are in
     `thorough` damage is looked for in what is left out, too.
     """
-    of_them = {"$or": [record_range(process_id) for process_id in process_ids]}
+    of_them = record_ranges(process_ids)
     if not process_ids:
         return []
     # Tasks first and the graph last: what the graph names was written before. With hints, since without one the server
@@ -140,7 +140,7 @@ def interrupted(
     found: dict[str, dict[str, float]] = {process_id: {} for process_id in process_ids}
     if not found:
         return found
-    of_them = {"$or": [record_range(process_id) for process_id in process_ids]}
+    of_them = record_ranges(process_ids)
     for document in concern(database[schema.INTERRUPTIONS]).find(of_them, {"restarts": True}).hint("_id_"):
         process_id, task = split_record_id(document["_id"])
         restarts = document.get("restarts", 0)
