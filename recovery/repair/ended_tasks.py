@@ -90,7 +90,7 @@ class EndRepairs:
         failed: list[str] = []
         for (actor, last), ids in alike.items():
             error = _timeout_error(rule, actor, last, around)
-            failed_now = self._store.requeues.fail(ids, error, new_pass(), holders)
+            failed_now = self._store.task_ends.fail(ids, error, new_pass(), holders)
             failed += failed_now
             count_timeouts(actor, len(failed_now))
         over = set(failed)
@@ -113,7 +113,7 @@ class EndRepairs:
             error = ErrorInfo(
                 kind="TaskTimeout", message=message, code=TASK_TIMEOUT.number, reason=UNKNOWN.name, actor=actor
             )
-            failed += self._store.requeues.out_of_time(ids, actor, limit, error, new_pass())
+            failed += self._store.task_ends.out_of_time(ids, actor, limit, error, new_pass())
         self._applying.apply(failed)
         return of_records(failed)
 

@@ -57,7 +57,7 @@ class ProcessRepairs:
 
     def _stamp(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
         ids, store = [f.record for f in findings], self._store
-        lacking = store.requeues.stamp(ids) + store.processes.stamp(ids) + store.graphs.stamp(ids)
+        lacking = store.task_deadlines.stamp(ids) + store.processes.stamp(ids) + store.graphs.stamp(ids)
         return of_count(ids, lacking + store.unreachable_deadlines.stamp(ids))
 
     def _enqueue_ready(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:

@@ -79,7 +79,7 @@ class RequeueRepairs:
     def _enqueue_due(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
         early = {f.record for f in findings if f.decision is not None and is_early(f.decision, around.now)}
         if early:
-            self._store.requeues.await_eta(sorted(early))
+            self._store.task_deadlines.await_eta(sorted(early))
             findings = [finding for finding in findings if finding.record not in early]
         findings = self._in_pace(findings, around)
         queued = self._store.requeues.enqueue_due([f.record for f in findings], new_pass(), _known(findings))
@@ -117,7 +117,7 @@ class RequeueRepairs:
         """Those that their actors' pace allows now; the others are postponed."""
         now, later = self._pace.split(findings, around)
         for rest in later:
-            self._store.requeues.postpone(rest.ids, rest.least, rest.most)
+            self._store.task_deadlines.postpone(rest.ids, rest.least, rest.most)
         self.postponed += later
         return now
 
@@ -127,7 +127,7 @@ class RequeueRepairs:
             actor = around.actor(finding.decision.actor) if finding.decision is not None else None
             waiting[bool(actor and actor.requeue_rate)].append(finding.record)
         for paced, ids in waiting.items():
-            self._store.requeues.postpone_waiting(ids, paced=paced)
+            self._store.task_deadlines.postpone_waiting(ids, paced=paced)
         return Changed()  # looked at, nothing repaired
 
     @contextmanager
@@ -177,7 +177,8 @@ class RequeueRepairs:
 
 
 def is_early(decision: Decision, now: datetime) -> bool:
-    """Whether the time of a delayed task is still to come, though its deadline is past; see `Requeues.await_eta`."""
+    """Return whether the time of a delayed task is still to come, though its deadline is past: the deadline was for a
+    task_timeout that holds no more. See `TaskDeadlines.await_eta`."""
     return decision.eta is not None and now < decision.eta < now + timedelta(seconds=LONGEST)
 
 

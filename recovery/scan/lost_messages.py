@@ -96,7 +96,7 @@ class LostMessages:
             if around.actor(actor).requeue_rate:  # in pace, by their deadlines
                 if self._clock() > self._advanced.get(actor, -math.inf) + ADVANCE_EVERY:
                     self._advanced[actor] = self._clock()
-                    store.requeues.advance_lost(actor, until, patience)
+                    store.task_deadlines.advance_lost(actor, until, patience)
                 continue
             since = self._passed.setdefault(actor, _Passed()).since(now)
             goes_on = reached is not None and reached[0] == actor

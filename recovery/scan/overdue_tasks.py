@@ -124,7 +124,7 @@ class DecisionScanner(Scanner[Decision]):
         return item.id
 
     def postpone(self, record: Any) -> None:
-        self.resources.store.requeues.postpone_damaged(record)
+        self.resources.store.task_deadlines.postpone_damaged(record)
 
     def judge(self, page: Page[Decision]) -> Diagnosis:
         decisions = page.items
@@ -144,7 +144,7 @@ class DecisionScanner(Scanner[Decision]):
     def postpone_healthy(self, page: Sequence[Decision]) -> None:
         # While a page is not full, nothing stands in another's way.
         if len(page) >= self.page:
-            self.resources.store.requeues.postpone_idle([decision.id for decision in page])
+            self.resources.store.task_deadlines.postpone_idle([decision.id for decision in page])
 
 
 @contextmanager

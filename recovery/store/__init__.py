@@ -40,9 +40,10 @@ if TYPE_CHECKING:
     from recovery.store.lifecycle.process_updates import MarkerDue
     from recovery.store.lifecycle.processes import Processes, Standing
     from recovery.store.lifecycle.queues import Queues
-    from recovery.store.lifecycle.requeue_alike import LOSSES_WITHOUT_DELAY
-    from recovery.store.lifecycle.requeues import LONGEST_WAIT, Requeues
+    from recovery.store.lifecycle.requeues import LOSSES_WITHOUT_DELAY, Requeues
     from recovery.store.lifecycle.schedules import Schedules
+    from recovery.store.lifecycle.task_deadlines import LONGEST_WAIT, TaskDeadlines
+    from recovery.store.lifecycle.task_ends import TaskEnds
     from recovery.store.lifecycle.tasks import Tasks
     from recovery.store.lifecycle.workers import Workers
     from recovery.store.operators.aborts import Aborts
@@ -112,8 +113,8 @@ __getattr__ = exported(
         "lifecycle.graphs": "Finished GraphView",
         "lifecycle.process_updates": "MarkerDue",
         "lifecycle.processes": "Standing",
-        "lifecycle.requeue_alike": "LOSSES_WITHOUT_DELAY",
-        "lifecycle.requeues": "LONGEST_WAIT",
+        "lifecycle.requeues": "LOSSES_WITHOUT_DELAY",
+        "lifecycle.task_deadlines": "LONGEST_WAIT",
         "operators.interruption_records": "Group Selection",
         "operators.restarts": "Restarted",
         "splitting": "PORTION_BYTES batches portions",
@@ -167,6 +168,15 @@ class Store:
             store.preferences.task_timeouts,
         ),
     )
+    task_deadlines: TaskDeadlines = part(
+        "store.lifecycle.task_deadlines:TaskDeadlines",
+        lambda store: (
+            store._database[schema.DECISIONS],
+            store._settings.message_timeout,
+            store.preferences.task_timeouts,
+        ),
+    )
+    task_ends: TaskEnds = of_collection("lifecycle.task_ends:TaskEnds", schema.DECISIONS)
     schedules: Schedules = of_collection("lifecycle.schedules:Schedules", schema.SCHEDULES)
 
     # The collections that operators' commands and repairs read and write.

@@ -152,7 +152,7 @@ OF_RULES: dict[str, dict[str, Callable[[Case], object]]] = {
         "enqueue_due": lambda case: case.store.requeues.enqueue_due([case.key], new_pass()),
     },
     "TASK_TIMEOUT": {
-        "out_of_time": lambda case: case.store.requeues.out_of_time([case.key], case.actor, LIMIT, ERROR, new_pass()),
+        "out_of_time": lambda case: case.store.task_ends.out_of_time([case.key], case.actor, LIMIT, ERROR, new_pass()),
     },
     "READY_NOT_QUEUED": {
         "enqueue_ready": lambda case: case.store.requeues.enqueue_ready([case.key], new_pass()),

@@ -152,8 +152,8 @@ def test_a_storm_is_postponed_once(world: World) -> None:
     waiting = {key for key, at in before.items() if at > soon}
     for _ in range(3):
         DecisionScanner(resources, world.app.applier).run_once()  # of another worker, too, which knows of no budget
-        world.store.requeues.taken_up("slow")
-        world.store.requeues.advance_lost("slow", world.store.now(), 600)
+        world.store.task_deadlines.taken_up("slow")
+        world.store.task_deadlines.advance_lost("slow", world.store.now(), 600)
     after = {one["_id"]: one["recoveryTime"] for one in decisions.find({"_id": {"$in": list(waiting)}})}
     assert after == {key: before[key] for key in waiting}
     found = world.store.decisions.get(max(waiting))

@@ -291,5 +291,5 @@ def test_what_is_put_off_or_restarted_is_looked_at_when_its_time_is_over(world: 
     assert decision.recovery_time is not None and decision.recovery_time <= over
     past = world.store.now() - timedelta(seconds=1)
     world.store.database["decisions"].update_one({"_id": decision.id}, {"$set": {"recoveryTime": past}})
-    assert world.store.requeues.postpone([decision.id], 600, 700) == 1
+    assert world.store.task_deadlines.postpone([decision.id], 600, 700) == 1
     assert world.decisions(process_id)["start"].recovery_time == over

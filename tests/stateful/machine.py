@@ -50,7 +50,7 @@ AT_SCANS = (
         "Requeues.timed_out",
         "Requeues.requeue_message_lost",
         "Requeues.enqueue_due",
-        "Requeues.out_of_time",
+        "TaskEnds.out_of_time",
         "Processes.break_late",
     ),
     *("Pipeline.execute", *AT_APPLIES),

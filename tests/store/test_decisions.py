@@ -225,7 +225,7 @@ def test_of_two_results_one_is_taken(store: Store) -> None:
 def test_a_task_that_timed_out_for_good_has_no_attempts_result(store: Store, accept_first: bool) -> None:
     """The scanner's error carries a pass that no attempt has: nobody takes it for its own."""
     put(store, decision("p/t", DecisionState.WORKING, store, recovery_time=store.now() - DAY))
-    failed = store.requeues.fail(["p/t"], ErrorInfo(kind="WorkTimeout", message="late"), "the scanner's")
+    failed = store.task_ends.fail(["p/t"], ErrorInfo(kind="WorkTimeout", message="late"), "the scanner's")
     assert failed == ["p/t"]
     assert not finish(store, "p/t", OUTCOMES["value"], accept_first)
     assert not finish(store, "p/t", OUTCOMES["error"], accept_first)

@@ -68,7 +68,7 @@ def test_the_refused_tasks_of_a_process(store: Store) -> None:
 def test_a_worker_that_registers_reads_only_what_is_refused(store: Store) -> None:
     refuse(store)
     changed: list[int] = []
-    assert examined(store, lambda: changed.append(store.requeues.hurry_refused(["pack", "ship"], "2.0"))) == 2
+    assert examined(store, lambda: changed.append(store.task_deadlines.hurry_refused(["pack", "ship"], "2.0"))) == 2
     assert changed == [2]
     due = get(store, "p/refused")
     assert due.eta == due.recovery_time and due.eta is not None and due.eta <= store.now()
@@ -76,7 +76,7 @@ def test_a_worker_that_registers_reads_only_what_is_refused(store: Store) -> Non
 
 def test_a_worker_of_a_version_that_has_refused_them_hurries_none(store: Store) -> None:
     refuse(store)
-    assert store.requeues.hurry_refused(["pack", "ship"], "1.0") == 0
+    assert store.task_deadlines.hurry_refused(["pack", "ship"], "1.0") == 0
 
 
 @pytest.mark.parametrize("pinned_to", [None, "1.0"])

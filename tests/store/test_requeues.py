@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import product
 from typing import Any
@@ -70,22 +70,24 @@ GUARDS: dict[str, Guard] = {
         lambda d, _: d.state is QUEUED and d.queued_at is None,
     ),
     "postpone_waiting": Guard(
-        lambda s, ids: s.requeues.postpone_waiting(ids), lambda d, now: d.state is QUEUED and past(d, now)
+        lambda s, ids: s.task_deadlines.postpone_waiting(ids), lambda d, now: d.state is QUEUED and past(d, now)
     ),
     "stamp": Guard(
-        lambda s, ids: s.requeues.stamp(ids),
+        lambda s, ids: s.task_deadlines.stamp(ids),
         lambda d, _: d.state in (DELAYED, QUEUED, WORKING) and d.recovery_time is None,
     ),
-    "postpone": Guard(lambda s, ids: s.requeues.postpone(ids, 60, 120), lambda d, now: past(d, now)),
-    "postpone_idle": Guard(lambda s, ids: s.requeues.postpone_idle(ids), lambda d, now: past(d, now)),
+    "postpone": Guard(lambda s, ids: s.task_deadlines.postpone(ids, 60, 120), lambda d, now: past(d, now)),
+    "postpone_idle": Guard(lambda s, ids: s.task_deadlines.postpone_idle(ids), lambda d, now: past(d, now)),
     # A deadline that is nearer stays.
     "taken_up": Guard(
-        lambda s, _: s.requeues.taken_up("actor1"),
+        lambda s, _: s.task_deadlines.taken_up("actor1"),
         lambda d, now: d.state is QUEUED and d.actor == "actor1" and d.recovery_time is not None and not past(d, now),
     ),
-    "fail": Guard(lambda s, ids: s.requeues.fail(ids, ERROR, PASS), lambda d, now: d.state is WORKING and past(d, now)),
+    "fail": Guard(
+        lambda s, ids: s.task_ends.fail(ids, ERROR, PASS), lambda d, now: d.state is WORKING and past(d, now)
+    ),
     "fail what is held": Guard(
-        lambda s, ids: s.requeues.fail(ids, ERROR, PASS, ["a#1"]),
+        lambda s, ids: s.task_ends.fail(ids, ERROR, PASS, ["a#1"]),
         lambda d, _: d.state is WORKING and d.worker == "a#1",
     ),
 }
@@ -260,8 +262,7 @@ def test_nothing_is_queued_by_a_time_that_does_not_hold(
     """Between the answer what time it is and the update its process stood still, say, or the server is another one."""
     made, now = every_condition(store), store.now()
     known = {d.id: d for d in made if GUARDS["timed_out"].wanted(d, now)}
-    wrong = replace(store.requeues._requeue_alike, at_least=lambda: now + timedelta(seconds=seconds))
-    monkeypatch.setattr(store.requeues, "_requeue_alike", wrong)
+    monkeypatch.setattr(store.requeues, "_at_least", lambda: now + timedelta(seconds=seconds))
     told = store.requeues.timed_out([*known], PASS, known)
     assert {one.id for one in told} == {*known}
     assert all(is_close(one.queued_at, now) and one.queued_at >= now for one in told)
@@ -319,7 +320,7 @@ def test_ready_becomes_delayed_while_its_time_is_to_come(
 
 def test_a_failed_one_is_finished_and_due_to_be_applied_at_once(store: Store) -> None:
     put(store, Decision(id="p/t", actor="add", state=WORKING, recovery_time=store.now() - DAY, worker="a#1"))
-    assert store.requeues.fail(["p/t", "p/none"], ERROR, PASS) == ["p/t"]
+    assert store.task_ends.fail(["p/t", "p/none"], ERROR, PASS) == ["p/t"]
     found = get(store, "p/t")
     assert found.state is DecisionState.FINISHED
     assert is_close(found.recovery_time, store.now())
@@ -333,7 +334,7 @@ def test_one_of_an_actor_with_a_pace_is_looked_for_when_it_is_twice_as_old(store
     now = store.now()
     queued_at = now - timedelta(seconds=age)
     put(store, Decision(id="p/t", actor="add", state=QUEUED, queued_at=queued_at, recovery_time=now - DAY))
-    assert store.requeues.postpone_waiting(["p/t"], paced=True) == 1
+    assert store.task_deadlines.postpone_waiting(["p/t"], paced=True) == 1
     assert is_about(get(store, "p/t").recovery_time, now, later)
 
 
@@ -341,7 +342,7 @@ def test_a_message_still_to_come_is_looked_for_in_a_day(store: Store) -> None:
     """That it is lost is known of its queue."""
     now = store.now()
     put(store, Decision(id="p/t", actor="add", state=QUEUED, queued_at=now, recovery_time=now - DAY))
-    assert store.requeues.postpone_waiting(["p/t"]) == 1
+    assert store.task_deadlines.postpone_waiting(["p/t"]) == 1
     assert is_about(get(store, "p/t").recovery_time, now, 86_400)
 
 
@@ -366,5 +367,5 @@ def test_a_delay_that_no_date_can_hold_does_not_hold_up_the_batch(store: Store) 
     assert is_close(delayed.recovery_time, store.now() + timedelta(seconds=LONGEST))
     update = {"q": {"_id": "p/t"}, "u": {"$unset": {"recoveryTime": 1}}}
     store.database.command("update", "decisions", updates=[update], bypassDocumentValidation=True)
-    assert store.requeues.stamp(["p/t"]) == 1
+    assert store.task_deadlines.stamp(["p/t"]) == 1
     assert is_close(get(store, "p/t").recovery_time, store.now() + timedelta(seconds=LONGEST))

@@ -220,7 +220,7 @@ def test_all_do_what_they_are_for(come_as: As) -> None:  # noqa: PLR0915 - lists
     # What a worker does beside its tasks.
     worker.store.workers.beat(Worker(id="w", name="w", host="here", pid=1, pid_started=1), 60)
     worker.store.workers.remove(["w"])
-    worker.store.requeues.postpone_damaged(f"{bad}/start")
+    worker.store.task_deadlines.postpone_damaged(f"{bad}/start")
     worker.store.processes.postpone(bad, 1)
     worker.store.graphs.postpone(bad, 1)
 

@@ -30,11 +30,11 @@ OF_DECISIONS: dict[str, tuple[Update, dict[str, Any]]] = {
     "requeue_worker_lost": (lambda s, ids: s.requeues.requeue_worker_lost(ids, ["w#1"], NEW), {"state": W}),
     "enqueue_due": (lambda s, ids: s.requeues.enqueue_due(ids, NEW), {"state": DecisionState.DELAYED}),
     "requeue_message_lost": (lambda s, ids: s.requeues.requeue_message_lost(ids, s.now(), NEW), {"state": Q}),
-    "postpone_waiting": (lambda s, ids: s.requeues.postpone_waiting(ids), {"state": Q}),
-    "postpone": (lambda s, ids: s.requeues.postpone(ids, 600, 700), {"state": Q}),
-    "postpone_idle": (lambda s, ids: s.requeues.postpone_idle(ids), {"state": Q}),
-    "fail": (lambda s, ids: s.requeues.fail(ids, ERROR, NEW), {"state": W}),
-    "stamp": (lambda s, ids: s.requeues.stamp(ids), {"state": Q, "recovery_time": None}),
+    "postpone_waiting": (lambda s, ids: s.task_deadlines.postpone_waiting(ids), {"state": Q}),
+    "postpone": (lambda s, ids: s.task_deadlines.postpone(ids, 600, 700), {"state": Q}),
+    "postpone_idle": (lambda s, ids: s.task_deadlines.postpone_idle(ids), {"state": Q}),
+    "fail": (lambda s, ids: s.task_ends.fail(ids, ERROR, NEW), {"state": W}),
+    "stamp": (lambda s, ids: s.task_deadlines.stamp(ids), {"state": Q, "recovery_time": None}),
     "rest": (lambda s, ids: s.decisions.clear_deadlines(ids), {"state": F, "outcome": Outcome(pass_key="old")}),
     "extend_all": (lambda s, _: s.decisions.extend_all("w", "add", 600), {"state": W}),
 }
@@ -183,7 +183,7 @@ def test_what_is_no_records_fault_is_raised(store: Store, monkeypatch: pytest.Mo
         collection = store.requeues._current
         monkeypatch.setattr(type(collection), "update_many", fails)
         with pytest.raises(StoreError):
-            store.requeues.postpone_idle(IDS)
+            store.task_deadlines.postpone_idle(IDS)
 
 
 def test_a_heartbeat_reaches_what_can_not_be_written(store: Store, stricter: Any) -> None:

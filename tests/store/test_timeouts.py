@@ -92,7 +92,7 @@ def test_what_is_queued_is_looked_at_when_its_time_is_over(limited: Store) -> No
         )
     limited.requeues.enqueue_ready(["add/ready", "sum/ready"], "new")
     limited.requeues.timed_out(["add/requeued", "sum/requeued"], "new")
-    limited.requeues.postpone_waiting(["add/waits", "sum/waits"])
+    limited.task_deadlines.postpone_waiting(["add/waits", "sum/waits"])
     starts = [
         decision(f"{actor}/start", WAITING, actor=actor, queued_at=now, pass_key="new") for actor in ("add", "sum")
     ]
@@ -126,8 +126,8 @@ SET: dict[str, Callable[[Store], object]] = {
     "requeue_worker_lost": lambda store: store.requeues.requeue_worker_lost(["p/working"], ["w"], "new"),
     "requeue_given_back": lambda store: store.requeues.requeue_given_back(["p/working"], ["w"], "new"),
     "timed_out": lambda store: store.requeues.timed_out(["p/overdue"], "new"),
-    "postpone_waiting": lambda store: store.requeues.postpone_waiting(["p/queued"]),
-    "advance_deadline": lambda store: store.requeues.advance_deadline("add", SECONDS),
+    "postpone_waiting": lambda store: store.task_deadlines.postpone_waiting(["p/queued"]),
+    "advance_deadline": lambda store: store.task_deadlines.advance_deadline("add", SECONDS),
     "extend": lambda store: store.decisions.extend("p/working", "old", 90, SECONDS),
     "retry": lambda store: store.decisions.retry_later(get(store, "p/working"), RETRY, 60, SECONDS),
     "advance_deadline of processes": lambda store: store.processes.advance_deadline("order", 3.0),
@@ -170,7 +170,7 @@ def test_out_of_time_in_every_condition(store: Store, limit: TaskLimit) -> None:
     ]
     put(store, *made)
     before = contents(store, "decisions")
-    ended = store.requeues.out_of_time([one.id for one in made], "add", limit, ERROR, "new")
+    ended = store.task_ends.out_of_time([one.id for one in made], "add", limit, ERROR, "new")
     wanted = {
         one.id
         for one in made
@@ -191,7 +191,7 @@ def test_out_of_time_in_every_condition(store: Store, limit: TaskLimit) -> None:
         assert (found.state, found.timeouts) == (FINISHED, 0)
         assert found.outcome is not None and found.outcome.error == ERROR and found.outcome.pass_key == "new"
         assert is_close(found.recovery_time, now)
-    assert store.requeues.out_of_time([one.id for one in made], "add", limit, ERROR, "newer") == []
+    assert store.task_ends.out_of_time([one.id for one in made], "add", limit, ERROR, "newer") == []
 
 
 def processes(store: Store) -> dict[str, Process]:

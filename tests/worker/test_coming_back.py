@@ -13,7 +13,7 @@ from celery import Celery
 from recovery.errors import StoreDenied, StoreTimeout, StoreUnavailable
 from recovery.settings import Settings
 from recovery.store.lifecycle.queues import Queues
-from recovery.store.lifecycle.requeues import Requeues
+from recovery.store.lifecycle.task_deadlines import TaskDeadlines
 from recovery.store.lifecycle.workers import Workers
 from recovery.worker.identity import identify
 from recovery.worker.lifeline import judging, lifeline
@@ -98,7 +98,7 @@ def test_another_cause_for_which_no_heartbeat_is_written_is_logged(
     ]
 
 
-@pytest.mark.parametrize(("owner", "step"), [(Queues, "polled_again"), (Requeues, "taken_up")])
+@pytest.mark.parametrize(("owner", "step"), [(Queues, "polled_again"), (TaskDeadlines, "taken_up")])
 def test_a_queue_that_is_polled_again_is_looked_at_though_mongodb_was_away_just_then(
     emptied: Settings, monkeypatch: pytest.MonkeyPatch, owner: type, step: str
 ) -> None:
@@ -107,13 +107,13 @@ def test_a_queue_that_is_polled_again_is_looked_at_though_mongodb_was_away_just_
     one = Lifeline(world.app, identify("one", ()), QueueConsumption(SimpleNamespace(app=celery), ()))
     world.store.database["queues"].insert_one({"_id": "order", "polledAt": world.store.now() - timedelta(hours=1)})
     one._queues._returned.add("order")
-    looked, taken_up = list[str](), Requeues.taken_up
+    looked, taken_up = list[str](), TaskDeadlines.taken_up
 
     def note(store: Any, queue: str, *args: Any) -> Any:
         looked.append(queue)
         return taken_up(store, queue, *args)
 
-    monkeypatch.setattr(Requeues, "taken_up", note)
+    monkeypatch.setattr(TaskDeadlines, "taken_up", note)
     with monkeypatch.context() as during:
         during.setattr(owner, step, _away)
         one.beat_once()

@@ -105,12 +105,12 @@ class ActorOverrides(Overrides[ActorPreferences]):
             outcome.text = "done" if changed else "was not blocked"
             self._tell()
             # Whether it changed or not: a call before may have been cut off here.
-            self._store.requeues.taken_up(name)
+            self._store.task_deadlines.taken_up(name)
         return changed
 
     def _advance_deadlines(self, name: str, effective: ActorPreferences) -> None:
         if effective.task_limit is not None:
-            self._store.requeues.advance_deadline(name, effective.task_limit)
+            self._store.task_deadlines.advance_deadline(name, effective.task_limit)
 
 
 class ProcessTypeOverrides(Overrides[ProcessTypePreferences]):

@@ -35,8 +35,9 @@ class DueRecords:
 class Due:
     """What scanners have something to do about, and the time: one question for all of them.
 
-    It costs one look at the first key of each index `deadline`, so the same whether nothing is live or ten million are;
-    but see `recovery.scan.lookout` for keys that are no longer there.
+    It costs one look at the first key of each index `deadline`, so the same whether nothing is live or ten million are.
+    MongoDB keeps keys that were removed for five minutes and more (`minSnapshotHistoryWindowInSeconds`), and goes
+    through those: after a storm a look takes up to 30 ms.
     """
 
     def __init__(self, database: Database[Document]) -> None:

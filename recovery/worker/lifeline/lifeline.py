@@ -273,7 +273,7 @@ class Lifeline:
         """Requeue tasks that other workers refuse, because this one may accept them. Done once, after the worker is
         registered."""
         if self._is_new and self.worker.queues:
-            self._own.requeues.hurry_refused(self.worker.queues, self.worker.application_version)
+            self._own.task_deadlines.hurry_refused(self.worker.queues, self.worker.application_version)
         self._is_new = False
 
     def _clock_stepped(self) -> None:

@@ -74,7 +74,7 @@ class ServedQueues:
             self._returned -= returned
             self._woken |= set(again) if settings.events else set()
             for queue in sorted(self._woken):
-                store.requeues.taken_up(queue, LOST_SOON)  # what was on its way is lost, perhaps
+                store.task_deadlines.taken_up(queue, LOST_SOON)  # what was on its way is lost, perhaps
                 self._woken.remove(queue)
 
 
