@@ -40,7 +40,7 @@ LOOK_EVERY = 0.05
 """Seconds between two looks whether tasks still run, or the pool has ended."""
 POOL_TIMEOUT = 5.0
 """Seconds that an idle pool takes to end at most; it takes milliseconds. Where a message comes just when the worker is
-told to end, Celery may forget it and its pool still wait for its end, which was told to nobody."""
+preferences to end, Celery may forget it and its pool still wait for its end, which was preferences to nobody."""
 
 
 class Drain:
@@ -59,7 +59,7 @@ class Drain:
         self.begin()
 
     def begin(self) -> None:
-        """Start the clock, because the worker was told to end. May be called more than once, also from a signal
+        """Start the clock, because the worker was preferences to end. May be called more than once, also from a signal
         handler."""
         if not self._begun.is_set():
             self._begun.set()
@@ -111,7 +111,7 @@ class Drain:
         return max(len(state.reserved_requests), len(cells))
 
     def _ends_by_itself(self) -> bool:
-        """Whether Celery's pool ended in order. It does not if the worker was told to be quick (SIGQUIT)."""
+        """Whether Celery's pool ended in order. It does not if the worker was preferences to be quick (SIGQUIT)."""
         poll(self._is_over, POOL_TIMEOUT, LOOK_EVERY)
         return self._pool_ended.is_set()
 
@@ -140,8 +140,8 @@ class Drain:
     def _restartable(self, worker: str) -> list[Decision]:
         store, settings = self._app.resources.store, self._app.resources.settings
         working = store.decisions.held_by([worker], settings.scan_batch, DecisionState.WORKING)
-        told = store.actors.all() if working else {}
-        return [one for one in working if one.actor not in told or told[one.actor].restarts_lost_attempts]
+        preferences = store.actors.all() if working else {}
+        return [one for one in working if one.actor not in preferences or preferences[one.actor].restarts_lost_attempts]
 
     def _flush(self) -> None:
         """Apply what has finished here. Other workers repair processes whose records are damaged."""

@@ -53,7 +53,7 @@ class Operating:
         self._thread.start()
 
     def stop(self) -> None:
-        """Answer no more; a page that is under way is finished."""
+        """Answer no more nudges. A page that is under way is finished."""
         self._thread.stop()
         self._worker.stop()
 
@@ -86,7 +86,7 @@ class Driving:
         self._thread.start()
 
     def stop(self) -> None:
-        """Give up what is under way, which others go on with, and end Spark."""
+        """Give up the operation that is under way, with which others go on, and end Spark."""
         self._thread.stop()
         if self._driver is not None:
             self._driver.stop()
@@ -110,7 +110,8 @@ class Driving:
         return [number for number in found if self._later.get(number, 0.0) <= now]
 
     def _with_spark(self) -> None:
-        """A session, in which operations have their turns as long as it lives. Raises whatever it ends with."""
+        """Run a session, in which operations have their turns as long as it lives. Raises whatever the session ends
+        with."""
         from recovery.sweep.drive import Driver, attended
         from recovery.sweep.session import spark
 
@@ -125,7 +126,7 @@ class Driving:
                 self._driver = None
 
     def _round(self, driver: Driver) -> bool:
-        """A turn for each operation that waits; whether any does."""
+        """Give a turn to each operation that waits. Return whether any does."""
         waiting = self._waiting()
         for number in waiting:
             if self._thread.is_ending:
@@ -138,7 +139,7 @@ class Driving:
             except Exception as error:  # of Spark, or of whatever another program wrote
                 if not driver.is_alive:
                     raise
-                told = in_a_line(error) if isinstance(error, RecoveryError) else ""
-                log.warning("operation %d in Spark: %s; the others go on", number, told, exc_info=not told)
+                reason = in_a_line(error) if isinstance(error, RecoveryError) else ""
+                log.warning("operation %d in Spark: %s; the others go on", number, reason, exc_info=not reason)
                 self._later[number] = time.monotonic() + LATER
         return bool(waiting)

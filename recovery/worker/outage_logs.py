@@ -96,12 +96,12 @@ def is_logged_as_debug(record: logging.LogRecord) -> bool:
 
 
 def _raw(record: logging.LogRecord) -> str:
-    """What was logged, with its line breaks."""
+    """Return the record's text and arguments, with their line breaks."""
     return f"{record.msg} {record.args}"
 
 
 def _connection_error(record: logging.LogRecord) -> object:
-    """The error that Celery lost its connection by, or could not connect by; None of another record."""
+    """Return the error by which Celery lost its connection, or could not connect; None for another record."""
     match record.msg, record.args:
         case "%s (%r)", (text, error) if text == CONNECTION_RETRY:
             return error
@@ -118,7 +118,7 @@ class OfPoolProcesses(logging.Filter):
 
 
 class OncePerOutage(logging.Filter):
-    """A filter for handlers."""
+    """A filter for handlers: makes records DEBUG that repeat an outage."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class OncePerOutage(logging.Filter):
         return server is not None and self._was_seen(server)
 
     def _is_repeated_wait(self, record: logging.LogRecord) -> bool:
-        """Whether it says that writes wait, or do no longer, in an outage that was logged already."""
+        """Whether a record reports that writes wait, or no longer wait, in an outage that was logged already."""
         if len(record.args or ()) > 1:
             shown = self._waits_shown[os.getpid()] = not self._was_seen(_MONGODB)
         else:

@@ -56,7 +56,7 @@ what a dead machine had claimed is found so much later."""
 
 
 LONG = 0.5
-"""Seconds of a scanner's run after which it is told before the next one runs."""
+"""Seconds of a scanner's run after which it is noted before the next scanner runs."""
 
 LOOK_AT_ALL_EVERY = 30.0
 """Seconds between two runs of a scanner that nothing is overdue for: so long may a record that lacks its deadline, or
@@ -67,7 +67,7 @@ has a note that is no older than two seconds."""
 
 
 class Scanning:
-    """The scanners of a worker and the thread that they run in. `operate` is called where an operation is live."""
+    """The scanners of a worker and the thread that they run in. `operate` is called if an operation is live."""
 
     def __init__(self, app: Recovery, lifeline: Lifeline, operate: Callable[[], object] = lambda: None) -> None:
         resources, applier = app.resources, app.applier
@@ -94,7 +94,7 @@ class Scanning:
         self._thread.start()
 
     def stop(self) -> None:
-        """Answer no more; a scan that runs ends with its page."""
+        """Answer no more nudges. A scan that runs ends with its page."""
         self._thread.stop()
 
     def nudge(self) -> None:
@@ -102,7 +102,7 @@ class Scanning:
         self._thread.wake()
 
     def nudged(self) -> None:
-        """The same, since a beat says so."""
+        """Scan soon, because a beat sent a nudge."""
         self._notes.by_beat = True
         self.nudge()
 
@@ -127,14 +127,14 @@ class Scanning:
             return False
 
     def _look(self) -> datetime:
-        """Ask what is overdue; the time at that."""
+        """Ask what is overdue. Return the time of that look."""
         looked = self._due.look()
         self._overdue = looked.collections
         return looked.at
 
     def _wanted(self) -> list[Scanner[Any]]:
-        """Those that have something to do, or have not looked for a while: of the others it is known that nothing is
-        overdue for them."""
+        """Return the scanners that have something to do, or have not looked for a while. For the others nothing is
+        overdue."""
         now, due = time.monotonic(), self._overdue
         if due is None:  # the servers are away, mostly, and the scanners say so
             self._operate()
@@ -186,8 +186,8 @@ class NudgeConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]
     def start(self, c: Any) -> None:
         super().start(c)
         if self.consuming is not None:
-            self.consuming.beside(self.consumers or ())
-            self.consuming.see_to_others()
+            self.consuming.set_others(self.consumers or ())
+            self.consuming.hold_or_resume_others()
 
     def stop(self, c: Any) -> None:
         """Stop as Celery's own does, which asks the connection which errors to ignore: after an outage it is None."""
@@ -206,12 +206,12 @@ class ScanNotes:
     def __init__(self, scanners: Scanners, worker: str) -> None:
         self._scanners, self._worker = scanners, worker
         self._waiting: dict[str, ScannerRun] = {}
-        self._told_at = -math.inf
+        self._noted_at = -math.inf
         self.by_beat = False
         """Whether a beat's nudge was taken since the last note. Set by another thread."""
 
     def take(self, result: ScanResult) -> None:
-        """Take note of a run, which is yet to be told."""
+        """Keep a run for the next note."""
         before = self._waiting.get(result.scanner) or ScannerRun(id=result.scanner)
         self._waiting[result.scanner] = ScannerRun(
             id=result.scanner,
@@ -225,7 +225,7 @@ class ScanNotes:
     def tell(self) -> None:
         """Write what waits, if the last note is not fresh. Does not raise for a database that is away."""
         now = time.monotonic()
-        if not self._waiting or now - self._told_at < TELL_EVERY:
+        if not self._waiting or now - self._noted_at < TELL_EVERY:
             return
         by_beat, self.by_beat = self.by_beat, False
         try:
@@ -236,4 +236,4 @@ class ScanNotes:
             log.warning("%s scan not noted (%s): `recovery doctor` takes it for not done", names, error)
             return
         self._waiting.clear()
-        self._told_at = now
+        self._noted_at = now

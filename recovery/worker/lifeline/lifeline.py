@@ -165,22 +165,22 @@ class Lifeline:
     def beat_once(self) -> None:
         """Write one heartbeat and do what follows it. Raises nothing, because a worker that works without heartbeats
         would be taken for dead."""
-        told = False
+        written = False
         try:
             paused, neighbours = self._beat()
-            told = True
-            self._tell_back()
+            written = True
+            self._log_return()
             if self._scan_soon.is_set() and self._settings.events:
                 self._scan_soon.clear()
                 self._nobody_scans = True
             if self._nobody_scans:
                 self.nudge()
-            self._tell_rest(paused, neighbours)
+            self._follow_up(paused, neighbours)
         except StoreError as error:
-            if told:
+            if written:
                 self._said.warning("what follows a heartbeat was not done (%s); with the next one", error)
             else:
-                # One line when it begins, and one for each other kind of cause: `_tell_back` says when it is over.
+                # One line when it begins, and one for each other kind of cause: `_log_return` says when it is over.
                 kind = StoreUnavailable if isinstance(error, StoreUnavailable) else type(error)
                 log.log(
                     logging.DEBUG if kind in self._away_by else logging.WARNING,
@@ -193,12 +193,12 @@ class Lifeline:
         except Exception:  # nothing may end the thread; the next heartbeat is soon
             log.exception("heartbeat failed")
         finally:
-            if told and self.may_take():
+            if written and self.may_take():
                 self._consuming.go_on()
             else:
                 self._consuming.hold()
 
-    def _tell_back(self) -> None:
+    def _log_return(self) -> None:
         """Log that heartbeats are written again, if it was logged that they were not."""
         if self._away_since is not None:
             log.warning("MongoDB takes heartbeats again, after %.0f s", time.monotonic() - self._away_since)
@@ -260,16 +260,16 @@ class Lifeline:
         self._looked = looked if in_turn or self._looks_first else None
         return looked
 
-    def _tell_rest(self, paused: frozenset[str], neighbours: Sequence[Worker]) -> None:
+    def _follow_up(self, paused: frozenset[str], neighbours: Sequence[Worker]) -> None:
         """Do what follows a heartbeat. It may fail again and again without this worker being cut off."""
         if self._stepped:
-            self._beat_for_claims()
+            self._extend_claims()
         self._queues.look_at_returned(paused)
         if self._settings.events:
-            self._hurry_refused()
-            self._look_around(neighbours)
+            self._requeue_refused()
+            self._rescue_neighbours(neighbours)
 
-    def _hurry_refused(self) -> None:
+    def _requeue_refused(self) -> None:
         """Requeue tasks that other workers refuse, because this one may accept them. Done once, after the worker is
         registered."""
         if self._is_new and self.worker.queues:
@@ -280,7 +280,7 @@ class Lifeline:
         self._stepped = True
         self._beating.wake()
 
-    def _beat_for_claims(self) -> None:
+    def _extend_claims(self) -> None:
         """Extend the deadline of each attempt that this worker runs, because a step of the clock has used none of their
         time."""
         decisions, preferences = self._own.decisions, self._app.resources.store.preferences
@@ -289,7 +289,7 @@ class Lifeline:
             decisions.extend_all(self.worker.id, queue, holds.worker_timeout, holds.task_limit)
         self._stepped = False
 
-    def _look_around(self, neighbours: Sequence[Worker]) -> None:
+    def _rescue_neighbours(self, neighbours: Sequence[Worker]) -> None:
         """Rescue what workers of this host had claimed whose process is gone."""
         for gone in [worker.id for worker in neighbours if worker.id != self.worker.id and is_gone(worker)]:
             log.warning("gone from this host: %s; what it had claimed is requeued", gone)

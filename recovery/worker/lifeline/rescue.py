@@ -1,6 +1,6 @@
 """What a pool process or a neighbour had claimed that is gone: requeued at once, and looked at until that is certain.
 
-That a process died is told once, and the deadlines of its claims may be far off. So that one was requeued, or has
+That a process died is reported once, and the deadlines of its claims may be far off. So that one was requeued, or has
 ended, counts once a majority of MongoDB's members has it: until then a failover could give it back to who is gone.
 
 Its deadline is the net, where this worker ends before that.
@@ -50,10 +50,10 @@ class Rescue:
 
     def __init__(self, app: Recovery) -> None:
         self._app = app
-        self._told: SimpleQueue[tuple[str, Death]] = SimpleQueue()
+        self._reported: SimpleQueue[tuple[str, Death]] = SimpleQueue()
         self._unproven: dict[str, Death] = {}
         """{holder: how it ended} of those that are to be looked after once more."""
-        self._thread = ServiceThread("rescue", self._rescue_told)
+        self._thread = ServiceThread("rescue", self._rescue_reported)
 
     def start(self) -> None:
         """Start the thread. It is not the lifeline's, because a rescue may take longer than a heartbeat may be late."""
@@ -66,25 +66,25 @@ class Rescue:
     def gone(self, holder: str, how: str = "", ran: LastRun | None = None) -> None:
         """Have the claims rescued of a worker, or of one process of it, that is gone; `how` it ended and what it `ran`,
         if that is known. Any thread; does not wait."""
-        self._told.put((holder, Death(how, ran)))
+        self._reported.put((holder, Death(how, ran)))
         self._thread.wake()
 
     def run_once(self) -> frozenset[str]:
         """Rescue the claims of all holders reported since the last time, and look again at those before them. Return
         the holders to look at once more. Does not raise for servers that are away."""
-        told = dict(self._taken())
-        before = {holder: death for holder, death in self._unproven.items() if holder not in told}
-        for holder, death in told.items():
+        reported = dict(self._taken())
+        before = {holder: death for holder, death in self._unproven.items() if holder not in reported}
+        for holder, death in reported.items():
             self._rescue(holder, death)
         if before and self._caught_up():
             before = {holder: death for holder, death in before.items() if self._rescue(holder, death)}
-        self._unproven = before | told
+        self._unproven = before | reported
         return frozenset(self._unproven)
 
     def _taken(self) -> Iterator[tuple[str, Death]]:
         with suppress(Empty):
             while True:
-                yield self._told.get_nowait()
+                yield self._reported.get_nowait()
 
     def _rescue(self, holder: str, death: Death) -> bool:
         """Rescue the claims of one holder. Return whether anything was done, or could not be done: then a majority may
@@ -101,7 +101,7 @@ class Rescue:
             return bool(done or given_back)
         except (StoreError, BrokerError) as error:
             log.warning("%s: not requeued yet (%s)", holder, error)
-            self._told.put((holder, death))  # what was not done does not wait for a majority
+            self._reported.put((holder, death))  # what was not done does not wait for a majority
             return True
         except Exception as error:  # its deadlines stand
             tell(holder, error)
@@ -124,5 +124,5 @@ class Rescue:
             return False
         return True
 
-    def _rescue_told(self) -> float | None:
+    def _rescue_reported(self) -> float | None:
         return AGAIN if self.run_once() else None

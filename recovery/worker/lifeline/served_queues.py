@@ -87,7 +87,7 @@ class Taken:
         self._youngest: dict[str, datetime] = {}
         self._kept: dict[str, datetime] = {}
         self._kept_at = float("-inf")
-        self._told: dict[str, datetime] = {}
+        self._reported: dict[str, datetime] = {}
 
     def add(self, queue: str, queued_at: datetime, now: float) -> None:
         """A message was taken, at `now` by the monotonic clock. Called for every message: cheap."""
@@ -104,5 +104,5 @@ class Taken:
             if self._clock.is_to_come(youngest, now) and self._youngest[queue] == youngest:
                 del self._youngest[queue]
         if now - self._kept_at >= self._margin:
-            self._told, self._kept, self._kept_at = self._kept, dict(self._youngest), now
-        return {queue: moment for queue, moment in self._told.items() if not self._clock.is_to_come(moment, now)}
+            self._reported, self._kept, self._kept_at = self._kept, dict(self._youngest), now
+        return {queue: moment for queue, moment in self._reported.items() if not self._clock.is_to_come(moment, now)}

@@ -39,7 +39,7 @@ _REPLIES = "reply.celery.pidbox"
 
 class Intake:
     """What one worker takes: messages for attempts of these actors, nudges, sweeps if it runs them, and the remote
-    control that it obeys. Not safe for threads: a worker's event loop takes."""
+    control that it obeys. Not safe for threads, because only a worker's event loop takes."""
 
     def __init__(self, actors: Iterable[str], commands: Iterable[str], signer: Signer, *, sweeps: bool) -> None:
         self._signer = signer
@@ -53,7 +53,7 @@ class Intake:
         self.said = Seldom(log)
 
     def take(self, queue: str, text: bytes) -> Message | None:
-        """The message that a text from this queue stands for; None if it is refused. Does not raise."""
+        """Return the message that a text from this queue stands for; None if it is refused. Does not raise."""
         try:
             kind = self._kinds.get(queue)
             if kind is None:
@@ -65,7 +65,7 @@ class Intake:
         return None
 
     def hint(self, queue: str, text: bytes) -> MessageId | None:
-        """What a text from an actor's queue tells; None if it is refused. Does not raise."""
+        """Return what a text from an actor's queue names; None if it is refused. Does not raise."""
         try:
             return untrusted.attempt(text, queue, self._signer)[1]
         except MessageRefused as refused:
@@ -73,7 +73,7 @@ class Intake:
         return None
 
     def command(self, text: bytes) -> Message | None:
-        """The same of what was broadcast to workers."""
+        """Return the message that a broadcast text stands for; None if it is refused. Does not raise."""
         try:
             return self._command(text)
         except MessageRefused as refused:
@@ -82,8 +82,8 @@ class Intake:
 
     def _attempt_of(self, actor: str) -> Callable[[bytes], Message]:
         def attempt(text: bytes) -> Message:
-            message_id, told = untrusted.attempt(text, actor, self._signer)
-            return remake(actor, message_id, [told.decision_id, told.pass_key], {}, actor, next(self._tags))
+            message_id, hint = untrusted.attempt(text, actor, self._signer)
+            return remake(actor, message_id, [hint.decision_id, hint.pass_key], {}, actor, next(self._tags))
 
         return attempt
 
@@ -117,7 +117,7 @@ class Intake:
 
 
 def _destination(sent: Mapping[str, Any]) -> Message:
-    """To which workers; a pattern, which might take for ever to match, is not among what is obeyed."""
+    """Return to which workers a command goes. Patterns are refused, because one might take for ever to match."""
     if sent.get("pattern") is not None or sent.get("matcher") is not None:
         raise MessageRefused(MessageRefusal.COMMAND)
     match sent.get("destination"):
@@ -129,7 +129,7 @@ def _destination(sent: Mapping[str, Any]) -> Message:
 
 
 def _reply(sent: Mapping[str, Any]) -> Message:
-    """Where the answer goes: to a queue of answers, whatever the text says."""
+    """Return where the answer to a command goes: to a queue of answers, whatever the text says."""
     match sent:
         case {"reply_to": {"routing_key": str(key)}, "ticket": str(ticket)}:
             if _UUID.fullmatch(key) and _UUID.fullmatch(ticket):
@@ -142,8 +142,8 @@ def _reply(sent: Mapping[str, Any]) -> Message:
 def hints(
     broker: Broker, intake: Intake, may_take: Callable[[], bool] = lambda: True
 ) -> Callable[[str, int], Sequence[MessageId]]:
-    """What takes up to so many messages from a queue; none where Redis is away: Celery finds and tells that. And none
-    where none may be taken any more."""
+    """Return a function that takes up to a number of messages from a queue. It returns none if Redis is away, which
+    Celery finds and logs, or if none may be taken any more."""
 
     def take(queue: str, count: int) -> list[MessageId]:
         if not may_take():
@@ -153,6 +153,6 @@ def hints(
         except BrokerError as error:
             log.debug("no more messages of %s (%s)", queue, error)
             return []
-        return [told for text in texts if (told := intake.hint(queue, text)) is not None]
+        return [hint for text in texts if (hint := intake.hint(queue, text)) is not None]
 
     return take

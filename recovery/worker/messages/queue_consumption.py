@@ -38,11 +38,11 @@ class QueueConsumption:
         """Those whose actors are blocked."""
         self.held = False
         """Whether nothing is consumed, since the worker could do nothing with it."""
-        self._beside: list[Any] = []
+        self._others: list[Any] = []
         self._ending = False
 
     def pause(self, blocked: Iterable[str]) -> bool:
-        """Consume all that is served but these: whether that changes anything. Any thread; takes effect within
+        """Consume all served queues except these. Return whether that changes anything. Any thread; takes effect within
         moments."""
         paused = frozenset(blocked) & frozenset(self._served)
         changed = paused != self.paused
@@ -58,18 +58,18 @@ class QueueConsumption:
         self._change()
 
     def go_on(self) -> None:
-        """Consume again what is served."""
+        """Consume again after `hold`."""
         if self.held:
             self.held = False
             self._change()
 
-    def beside(self, consumers: Iterable[Any]) -> None:
-        """What is held as well, but never paused: consumers of their own, in place of those that were told before. On
-        the event loop."""
-        self._beside = list(consumers)
+    def set_others(self, consumers: Iterable[Any]) -> None:
+        """Set the consumers that are held as well, but never paused, in place of those set before. On the event
+        loop."""
+        self._others = list(consumers)
 
     def end(self) -> None:
-        """Begin nothing any more: the worker shuts down."""
+        """Change nothing any more, because the worker shuts down."""
         self._ending = True
 
     def _change(self) -> None:
@@ -77,20 +77,20 @@ class QueueConsumption:
         if consumer is None:  # it is yet to be made
             self._select()
         elif not self._ending:
-            consumer.call_soon(self._bring_about)
+            consumer.call_soon(self._apply)
 
     def _is_wanted(self, queue: str) -> bool:
         return not self.held and queue not in self.paused
 
     def _select(self) -> None:
-        """What a consumer begins with."""
+        """Select the queues that a consumer begins with."""
         self._queues.deselect([name for name in self._served if not self._is_wanted(name)])
         for name in self._served:
             if self._is_wanted(name) and name not in self._queues.consume_from:
                 self._queues.select_add(self._queues[name])
 
-    def _bring_about(self) -> None:
-        """On the event loop, where an error would end the worker."""
+    def _apply(self) -> None:
+        """Bring Celery's consumer in line. Runs on the event loop, where an error would end the worker."""
         try:
             self._select()
             consumer = self._worker.consumer.task_consumer
@@ -105,13 +105,13 @@ class QueueConsumption:
                     consumer.cancel_by_queue(name)
             if added:
                 consumer.consume()
-            self.see_to_others()
+            self.hold_or_resume_others()
         except Exception as error:  # kombu's, of any kind
             log.warning("consumed queues not changed (%s): with the next heartbeat", error)
 
-    def see_to_others(self) -> None:
-        """Have what is beside consume, or not. On the event loop, once they began to."""
-        for consumer in self._beside:
+    def hold_or_resume_others(self) -> None:
+        """Hold or resume the other consumers. On the event loop, once they have begun."""
+        for consumer in self._others:
             if self.held:
                 consumer.cancel()
             else:
@@ -119,7 +119,7 @@ class QueueConsumption:
 
 
 class Polls:
-    """The polls of one worker's process. Written by its event loop; read by any thread."""
+    """The polls of one worker's process. Its event loop writes; any thread reads."""
 
     def __init__(self) -> None:
         self._answered: dict[str, float] = {}
@@ -128,12 +128,12 @@ class Polls:
         """Called when a queue's poll was answered for the first time, or for the first time in a while. Cheap."""
 
     def asked(self, channel: Any, queues: Iterable[str]) -> None:
-        """A poll of these queues was sent. Called every second, and for each message: cheap."""
+        """Note that a poll of these queues was sent. Called every second and for each message, so it must be cheap."""
         for queue in queues:
             self._channels[queue] = channel
 
     def answered(self, queues: Sequence[str]) -> None:
-        """Redis answered a poll of these queues. Called as often."""
+        """Note that Redis answered a poll of these queues. Called as often as `asked`."""
         now = time.monotonic()
         returned = not all(self._is_recent(queue, now) for queue in queues)
         for queue in queues:
@@ -142,12 +142,12 @@ class Polls:
             self.on_return()
 
     def recent(self, queues: Iterable[str]) -> set[str]:
-        """Those of these queues whose last poll was answered just now."""
+        """Return those of these queues whose last poll was answered within RECENT seconds."""
         now = time.monotonic()
         return {queue for queue in queues if self._is_recent(queue, now)}
 
     def full(self, queues: Iterable[str]) -> set[str]:
-        """Those that are not asked for just now, since all slots are busy."""
+        """Return those of these queues that are not polled now because all slots are busy."""
         return {queue for queue in queues if (channel := self._channels.get(queue)) and _is_full(channel)}
 
     def _is_recent(self, queue: str, now: float) -> bool:

@@ -62,10 +62,9 @@ class StaleMessages:
         try:
             discarded = drop_stale(self._app.resources, queue)
         except Exception as error:  # what can't be judged here is taken, one by one
-            told = error if isinstance(error, StoreError | BrokerError) else f"{type(error).__name__}: {error}"
-            self._said.warning(
-                "could not discard stale messages of %s in bulk (%s); it goes on one by one", queue, told
-            )
+            reason = error if isinstance(error, StoreError | BrokerError) else f"{type(error).__name__}: {error}"
+            text = "could not discard stale messages of %s in bulk (%s); workers discard them one by one"
+            self._said.warning(text, queue, reason)
         else:
             if discarded:
                 log.info("%d stale messages of %s discarded", discarded, queue)

@@ -54,10 +54,11 @@ TOLD = (
 
 
 class InMemory(virtual.QoS):  # type: ignore[misc]
-    """What was taken and is not yet acknowledged."""
+    """Messages that were taken and are not yet acknowledged."""
 
     def restore_unacked(self) -> list[Any]:
-        """Put it back. What can't be is found in MongoDB: nothing is told to kombu, which would write it to a file."""
+        """Put these messages back. Those that can't be put back are found in MongoDB; kombu gets none of them, because
+        it would write them to a file."""
         self._flush()
         for message in reversed(self._delivered.values()):  # the first of them is the next again
             try:
@@ -140,9 +141,8 @@ class Channel(redis.Channel):  # type: ignore[misc]
         self._set_aside(error, dict.fromkeys(keys, "list"))
 
     def _set_aside(self, error: ResponseError, keys: Mapping[str, str]) -> None:
-        """Rename what stands in the place of what is ours, {key: the type that it should have}: with it no poll is
-        answered, of any queue, or no worker starts. It is somebody's, so nothing of it is lost. What is wrong but for
-        that is raised."""
+        """Rename what stands in the place of our keys, {key: the type that it should have}. Otherwise no poll of any
+        queue is answered, or no worker starts. It is somebody's, so nothing of it is lost. Raises any other error."""
         if self.intake is None or "WRONGTYPE" not in str(error):
             raise error
         with self.conn_or_acquire() as client:
@@ -190,8 +190,8 @@ class Channel(redis.Channel):  # type: ignore[misc]
             super().maybe_refresh_binding_expiry()
 
     def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:
-        """Where an answer to remote control goes: by the names that kombu gives to queues of answers. What the table in
-        Redis says may be of any length, and name anything."""
+        """Return where an answer to remote control goes, by the names that kombu gives to queues of answers. The table
+        in Redis may be of any length, and name anything."""
         if self.intake is None:
             return list(super()._lookup(exchange, routing_key, default))
         return [f"{routing_key}.{exchange}"]
@@ -214,7 +214,7 @@ class Channel(redis.Channel):  # type: ignore[misc]
 
 
 class Transport(redis.Transport):  # type: ignore[misc]
-    """What addresses of Redis stand for, once it is installed."""
+    """The transport of addresses of Redis, once it is installed."""
 
     Channel = Channel
 
@@ -235,7 +235,7 @@ class Transport(redis.Transport):  # type: ignore[misc]
 
 
 class TryingConnection(Connection):  # type: ignore[misc]
-    """Connects again soon after Redis is back."""
+    """A connection that is made again soon after Redis is back."""
 
     def _ensure_connection(
         self,
@@ -251,7 +251,7 @@ class TryingConnection(Connection):  # type: ignore[misc]
 
 
 class Messaging(AMQP):  # type: ignore[misc]
-    """How a Celery application of ours connects."""
+    """The connections of a Celery application of ours."""
 
     Connection = TryingConnection
 

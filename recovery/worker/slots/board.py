@@ -71,7 +71,7 @@ class Board(ABC):
     _ending = False
 
     def close(self) -> None:
-        """This process ends: what runs in it is given back."""
+        """End this process: whatever its slots still return is dropped."""
         self.closed = True
 
     @property
@@ -80,27 +80,27 @@ class Board(ABC):
         return not self._ending
 
     def take_no_more(self) -> None:
-        """The worker was told to end. Called from a signal handler."""
+        """Note that the worker was told to end. Called from a signal handler."""
         self._ending = True
 
     @abstractmethod
     def enter(self, decision: Decision, timeout: float) -> None:
-        """The calling slot is about to run this."""
+        """Note what the calling slot is about to run."""
 
     @abstractmethod
     def leave(self) -> None:
-        """The calling slot has run what it entered."""
+        """Note that the calling slot has run what it entered."""
 
     @abstractmethod
     def cells(self) -> list[Cell]:
-        """What the slots run that live."""
+        """Return what the live slots run."""
 
     @abstractmethod
     def slots(self) -> int:
-        """How many there are."""
+        """Return how many slots there are."""
 
     def last_run(self, pid: int) -> LastRun | None:
-        """What a process of this worker ran when it died; None if that is not known."""
+        """Return what a process of this worker ran when it died; None if that is not known."""
         del pid
         return None
 
@@ -110,7 +110,7 @@ class Board(ABC):
 
 
 class ThreadBoard(Board):
-    """Of a pool of threads."""
+    """The board of a pool of threads."""
 
     def __init__(self, slots: Callable[[], int]) -> None:
         self._slots = slots
@@ -132,7 +132,7 @@ class ThreadBoard(Board):
 
 
 class SharedBoard(Board):
-    """Of a pool of processes. Made before they are forked."""
+    """The board of a pool of processes. Made before they are forked."""
 
     def __init__(self, pool: Callable[[], Mapping[int, int]], slots: Callable[[], int]) -> None:
         """`pool` gives the processes that live, {place: pid}; `slots` how many there are to be."""
@@ -181,13 +181,13 @@ class SharedBoard(Board):
 
     def last_run(self, pid: int) -> LastRun | None:
         for place in range(2 * PLACES):
-            told = self._told(place)
-            if told is not None and told[1][0] == pid:
-                return LastRun(told[1][2] if len(told[1]) > 1 else None)
+            entry = self._entry(place)
+            if entry is not None and entry[1][0] == pid:
+                return LastRun(entry[1][2] if len(entry[1]) > 1 else None)
         return None
 
     def _keep_last(self, place: int) -> None:
-        """Before this process writes for the first time: keep what its predecessor had written."""
+        """Keep what this process's predecessor had written, before this process writes for the first time."""
         if self._entered != (pid := os.getpid()):
             self._entered = pid
             start, kept = place * CELL, (PLACES + place) * CELL
@@ -201,8 +201,8 @@ class SharedBoard(Board):
         return int(_HEAD.unpack_from(self._memory, place * CELL)[0])
 
     def _write(self, cell: Cell) -> None:
-        told = [cell.pid, cell.actor[:LONGEST_NAME], *cell.claim, cell.timeout, cell.since]
-        text = json.dumps(told, ensure_ascii=False).encode()
+        entry = [cell.pid, cell.actor[:LONGEST_NAME], *cell.claim, cell.timeout, cell.since]
+        text = json.dumps(entry, ensure_ascii=False).encode()
         if _HEAD.size + len(text) <= CELL:  # but for ids that are none of ours
             self._put(cell.place, cell.generation, text)
 
@@ -213,15 +213,15 @@ class SharedBoard(Board):
         self._memory[start : start + len(head) + len(text)] = head + text
 
     def _read(self, place: int) -> Cell | None:
-        told = self._told(place)
-        if told is None or len(told[1]) == 1:
+        entry = self._entry(place)
+        if entry is None or len(entry[1]) == 1:
             return None
-        generation, (pid, actor, decision_id, pass_key, attempts, timeout, since) = told
+        generation, (pid, actor, decision_id, pass_key, attempts, timeout, since) = entry
         return Cell(place, generation, pid, actor, Claim(decision_id, pass_key, attempts), timeout, since)
 
-    def _told(self, place: int) -> tuple[int, list[Any]] | None:
-        """The generation of what stands there, and that: the pid of who wrote it, and what it runs if it runs
-        something."""
+    def _entry(self, place: int) -> tuple[int, list[Any]] | None:
+        """Return the generation of an entry, and the entry: the pid of the process that wrote it, and what it runs if
+        it runs something."""
         raw = self._memory[place * CELL : (place + 1) * CELL]
         generation, checksum, length = _HEAD.unpack_from(raw)
         text = raw[_HEAD.size : _HEAD.size + length]
