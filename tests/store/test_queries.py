@@ -70,7 +70,6 @@ CASES: list[tuple[str, str, Callable[[Store], list[Any]]]] = [
         "deadline",
         lambda store: next(store.decisions.overdue_pages(1000, within=1e9, since=datetime(2020, 1, 1, tzinfo=UTC))),
     ),
-    ("decisions", "deadline", lambda store: next(store.decisions.overdue_pages(1000, share=(1, 2)))),
     ("decisions", "deadlineMissing", lambda store: store.decisions.without_deadline(1000)),
     ("decisions", "worker", lambda store: store.decisions.held_by(["dead"], 1000)),
     ("decisions", "worker", lambda store: store.decisions.held_by(["dead#1", "nobody", "nobody#2"], 1000)),
