@@ -17,7 +17,7 @@ from math import ceil
 from recovery.engine import Resources
 from recovery.operations.conflicts import conflict, refuse
 from recovery.operations.pages import Selected
-from recovery.records import Operation, OperationKind, OperationRange, OperationState, Phase, Totals
+from recovery.records import Operation, OperationRange, OperationState, Phase, Totals
 from recovery.store.operators.operation_ranges import range_id
 from recovery.survey.plan import PER_CORE
 from recovery.survey.plan import plan as plan_ranges
@@ -128,7 +128,7 @@ def _end_phase(resources: Resources, operation: Operation) -> Operation | None:
     if operation.phase is Phase.APPLY:
         return store.operations.save(operation.evolve(state=OperationState.FINISHED, applied=totals), None)
     planned = operation.evolve(planned=totals)
-    if operation.kind is OperationKind.CHECK:
+    if not operation.changes:
         return store.operations.save(planned.evolve(state=OperationState.FINISHED), None)
     if operation.apply_at_once:
         return _save(resources, planned.evolve(state=OperationState.ADMITTING))

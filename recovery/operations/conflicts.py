@@ -1,9 +1,9 @@
 """Which operations may be applied at once.
 
-A check changes nothing, and a repair does what the scanners do at any time: both may run beside everything. So may a
-set_idle_timeout, which compares and sets a number that none of the others looks at. The others end or begin something
-for their processes, so of these only one at a time may be at a process. Which processes that are is known exactly: a
-plan names each.
+Each kind of operation declares whether it is exclusive (`Kind.is_exclusive`). A check changes nothing, and a repair
+does what the scanners do at any time: these run beside everything. Kinds that end or begin something for their
+processes are exclusive: only one such operation at a time may be at a process. Which processes that are is known
+exactly, because a plan names each.
 
 Of two that are to be applied at the same moment the older one wins, and says so to the younger, by a compare-and-set on
 its record: whoever was about to begin that one finds it changed.
@@ -14,9 +14,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from recovery.engine import Resources
-from recovery.records import Operation, OperationKind, OperationState, Phase, ResultState
+from recovery.operations.kinds import EXCLUSIVE
+from recovery.records import Operation, OperationState, Phase, ResultState
 
-EXCLUSIVE = (OperationKind.RESTART, OperationKind.RESTART_FROM, OperationKind.ABORT, OperationKind.COLLECT)
 AT_IT = (OperationState.ADMITTING, OperationState.RUNNING, OperationState.PAUSED)
 JUST_NOW = timedelta(hours=1)
 """Since it was cancelled: a page of it may still be under way, whose lease tells."""

@@ -1,10 +1,9 @@
-"""What an operator asks for, checked before anything is saved."""
+"""What an operator asks for, checked before anything is saved. What only some kinds take, their modules check."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from recovery.engine import Resources
@@ -13,17 +12,12 @@ from recovery.engine.operators.saved_searches import read_search
 from recovery.engine.operators.unknown_types import unknown_types
 from recovery.errors import InputError
 from recovery.limits import MAX_COUNT
-from recovery.operations.kinds import KINDS
-from recovery.operations.parquet import check as check_parquet
-from recovery.records import Operation, OperationKind, ProcessTypePreferences, ResultState, given
-from recovery.records.operation import ExportFormat
-from recovery.records.preferences import fits, wanted_value
+from recovery.operations.kinds import KINDS, OPTIONS, Kind
+from recovery.records import Operation, OperationKind, ResultState, given
 from recovery.search import Query
-from recovery.wording import show_duration
 
 MAX_SELECTION = 10_000
 MAX_RATE = 1_000_000.0
-RULED = (OperationKind.CHECK, OperationKind.REPAIR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,25 +70,25 @@ class OperationRequest:
         query = read_search(resources, selection)
         if selection and not self.none_is_fine and not resources.store.search.page(query, None, 1):
             _refuse_empty(resources, kind, query, selection)
-        if self.apply and kind is OperationKind.CHECK:
+        if self.apply and kind.name is OperationKind.CHECK:
             raise InputError("a check changes nothing, so there is nothing to apply: leave --yes out, or use repair")
-        self._check_place(resources, kind)
+        options = self._checked_options(resources, kind)
+        if self.spark and not self.here and not resources.store.workers.serve_spark():
+            raise InputError(
+                "no worker that lives serves the queue spark: start one (`recovery worker --queues spark`), or leave "
+                "--spark out and let recovery workers do it"
+            )
         return Operation(
             id=0,
-            kind=kind,
+            kind=kind.name,
             # What was saved may be changed while it runs: it keeps the text that it had.
             selection=query.text,
-            from_actor=self._checked_actor(resources, kind),
-            export=self._checked_export(kind),
-            export_format=self._checked_format(),
-            idle_timeout=self._checked_idle_timeout(kind),
-            thorough=self.thorough or None,
             spark=self.spark,
-            parquet=self.parquet,
             apply_at_once=self.apply or None,
             rate=checked_rate(self.rate),
             priorities=self._checked_priorities(resources),
             slot=self.slot,
+            **options,
         )
 
     def details(self) -> dict[str, Any]:
@@ -113,65 +107,11 @@ class OperationRequest:
             "priorities": dict(self.priorities),
         }
 
-    def _checked_actor(self, resources: Resources, kind: OperationKind) -> str | None:
-        if self.from_actor is None:
-            return None
-        name = given.text(self.from_actor, "--from-actor")
-        if kind is not OperationKind.RESTART_FROM:
-            raise InputError(f"--from-actor {name}: is for restart_from; a {kind} has no tasks to begin from")
-        known = sorted(resources.store.actors.stored())
-        if name not in known:
-            raise InputError(f"no actor is named {given.shown(name)}; {hint(name, known, 'none is known')}")
-        return name
-
-    def _checked_export(self, kind: OperationKind) -> str | None:
-        if self.export is None:
-            return None
-        folder = given.text(self.export, "--export")
-        if kind is not OperationKind.COLLECT:
-            raise InputError(f"--export {folder}: is for collect; {kind} removes nothing")
-        if not Path(folder).is_absolute():
-            raise InputError(f"--export {folder}: give the whole path of a folder that all workers see: /...")
-        if "\0" in folder or (Path(folder).exists() and not Path(folder).is_dir()):  # more only workers know
-            raise InputError(f"--export {given.shown(folder)}: is no folder; give one that all workers see")
-        return folder
-
-    def _checked_format(self) -> ExportFormat | None:
-        if self.export_format is None:
-            return None
-        known = [one.value for one in ExportFormat]
-        if self.export_format not in known:
-            raise InputError(f"--format {given.shown(self.export_format)}: give one of {', '.join(known)}")
-        if self.export is None:
-            raise InputError(f"--format {self.export_format}: is of an export; say where to, with --export FOLDER")
-        if self.export_format == ExportFormat.PARQUET:
-            check_parquet()
-        return ExportFormat(self.export_format)
-
-    def _checked_idle_timeout(self, kind: OperationKind) -> float | None:
-        if self.idle_timeout is None:
-            if kind is OperationKind.SET_IDLE_TIMEOUT:
-                raise InputError("set_idle_timeout needs to be told which: give --idle-timeout, for example 10m")
-            return None
-        told = f"--idle-timeout {_shown(self.idle_timeout)}"
-        if kind is not OperationKind.SET_IDLE_TIMEOUT:
-            raise InputError(f"{told}: is for set_idle_timeout; {kind} sets none")
-        if not fits(ProcessTypePreferences, "idle_timeout", self.idle_timeout):
-            raise InputError(f"{told}: must be {wanted_value(ProcessTypePreferences, 'idle_timeout')}")
-        return float(self.idle_timeout)
-
-    def _check_place(self, resources: Resources, kind: OperationKind) -> None:
-        if self.thorough and kind not in RULED:
-            raise InputError(f"--thorough: is for check and repair; {kind} looks for no damage")
-        if self.parquet is not None and (kind not in RULED or not self.spark):
-            raise InputError(f"--parquet {self.parquet}: is for a check or repair in Spark: give --spark")
-        if self.parquet is not None and not (self.parquet.startswith("/") or "://" in self.parquet):
-            raise InputError(f"--parquet {self.parquet}: give the whole path of a folder that all executors see")
-        if self.spark and not self.here and not resources.store.workers.serve_spark():
-            raise InputError(
-                "no worker that lives serves the queue spark: start one (`recovery worker --queues spark`), or leave "
-                "--spark out and let recovery workers do it"
-            )
+    def _checked_options(self, resources: Resources, kind: type[Kind]) -> dict[str, Any]:
+        """{field of the operation: value} of the options that not all kinds take."""
+        options = {option.name: getattr(self, option.name) for option in OPTIONS}
+        options |= {"thorough": self.thorough or None, "spark": self.spark}
+        return {option.name: option.checked(resources, options, kind) for option in OPTIONS}
 
     def _checked_priorities(self, resources: Resources) -> dict[str, int]:
         known = sorted(resources.store.process_types.all())
@@ -181,28 +121,24 @@ class OperationRequest:
         return {name: checked_priority(name, value) for name, value in self.priorities.items()}
 
 
-def _refuse_empty(resources: Resources, kind: OperationKind, query: Query, selection: str) -> None:
-    """Raise InputError for a selection that no process matches. A collection may match nothing yet: it is tried when
-    nothing is old enough to be removed. One of an unknown process type is refused all the same, unless no worker has
-    reported any type yet."""
+def _refuse_empty(resources: Resources, kind: type[Kind], query: Query, selection: str) -> None:
+    """Raise InputError for a selection that no process matches. A kind may allow that: a collection is tried when
+    nothing is old enough to be removed yet. A selection of an unknown process type is refused all the same, unless no
+    worker has reported any type yet."""
     unknown = unknown_types(resources, query)
-    if kind is OperationKind.COLLECT and not (unknown and resources.store.process_types.stored()):
+    if kind.may_match_none and not (unknown and resources.store.process_types.stored()):
         return
     why = "; ".join([*unknown, "try it with `recovery find`"])
     raise InputError(f"no process matches {given.shown(selection)}; {why}")
 
 
-def _shown(seconds: Any) -> str:
-    return show_duration(seconds) if type(seconds) in (int, float) else given.shown(seconds)
-
-
-def kind_named(name: str) -> OperationKind:
+def kind_named(name: str) -> type[Kind]:
     """The kind of this name. Raises InputError."""
     known = [str(kind) for kind in KINDS]
     wanted = name.replace("-", "_") if isinstance(name, str) else name
     if wanted not in known:
         raise InputError(f"no operation is called {given.shown(name)}; {hint(str(wanted), known, 'there are none')}")
-    return OperationKind(wanted)
+    return KINDS[OperationKind(wanted)]
 
 
 def checked_rate(rate: float | None) -> float | None:

@@ -1,4 +1,5 @@
-"""The kinds of operations, each a plan and what is done about it."""
+"""The kinds of operations. A module declares all of a kind: its options, what it may run beside, its plan, and what is
+done about it."""
 
 from recovery.engine import Applier, Resources
 from recovery.operations.kinds.aborting import Abort
@@ -11,18 +12,14 @@ from recovery.operations.kinds.set_idle_timeout import SetIdleTimeout
 from recovery.records import Operation, OperationKind
 from recovery.wording import count
 
-__all__ = ["Kind", "Planned", "kind_of", "totals_of", "why_none"]
+__all__ = ["EXCLUSIVE", "KINDS", "OPTIONS", "Kind", "Planned", "kind_of", "totals_of", "why_none"]
 
-_KINDS: dict[OperationKind, type[Kind]] = {
-    OperationKind.CHECK: CheckAll,
-    OperationKind.REPAIR: RepairAll,
-    OperationKind.RESTART: Restart,
-    OperationKind.RESTART_FROM: RestartFrom,
-    OperationKind.ABORT: Abort,
-    OperationKind.COLLECT: Collect,
-    OperationKind.SET_IDLE_TIMEOUT: SetIdleTimeout,
+KINDS: dict[OperationKind, type[Kind]] = {
+    kind.name: kind for kind in (CheckAll, RepairAll, Restart, RestartFrom, Abort, Collect, SetIdleTimeout)
 }
-KINDS = tuple(_KINDS)
+EXCLUSIVE = tuple(name for name, kind in KINDS.items() if kind.is_exclusive)
+OPTIONS = tuple(dict.fromkeys(option for kind in KINDS.values() for option in kind.options))
+"""Options that only some kinds take."""
 
 
 def why_none(operation: Operation) -> str:
@@ -34,9 +31,9 @@ def why_none(operation: Operation) -> str:
         verb = "match" if matching > 1 else "matches"
     else:
         verb = "were looked at" if matching > 1 else "was looked at"
-    return f"{count(matching, 'process')} {verb}, and {_KINDS[operation.kind].none}"
+    return f"{count(matching, 'process')} {verb}, and {KINDS[operation.kind].none}"
 
 
 def kind_of(kind: OperationKind, resources: Resources, applier: Applier) -> Kind:
     """What carries out operations of this kind."""
-    return _KINDS[kind](resources, applier)
+    return KINDS[kind](resources, applier)

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from recovery.engine.end.abort import REASON_LENGTH, abort_as_seen
 from recovery.operations.kinds.base import Kind, Planned, plan_each
-from recovery.records import UNENDED_PROCESSES, Operation, OperationResult, Process, ProcessState
+from recovery.records import UNENDED_PROCESSES, Operation, OperationKind, OperationResult, Process, ProcessState
 
 
 class Abort(Kind):
     """Aborts what runs or is broken; what has ended is not in the plan."""
 
+    name = OperationKind.ABORT
     none = "each has finished or is aborted already"
 
     def plan(self, operation: Operation, process_ids: Sequence[str]) -> Planned:

@@ -6,10 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, ClassVar
 
 from recovery.engine import Applier, Resources
 from recovery.engine.isolation import in_a_line, is_of_servers
-from recovery.records import Operation, OperationResult, Process, ResultState, Totals
+from recovery.errors import InputError
+from recovery.records import Operation, OperationKind, OperationResult, Process, ResultState, Totals
 from recovery.records.operation_parts import result_id
 from recovery.store.views.ranges import Range
 
@@ -22,8 +24,48 @@ class Planned:
     totals: Totals
 
 
+Options = Mapping[str, Any]
+"""{name: what was given} of the options of an order; None for what was not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option that only some kinds of operation take. Its name is its field in OperationRequest and in Operation."""
+
+    name: str
+    flag: str
+    """As the command line has it."""
+    others: str
+    """What is told to an order of another kind, whose name stands for `{kind}`."""
+    read: Callable[[Resources, Options], Any]
+    """Return the value for the operation, of an order that gives it. Raises InputError."""
+    shown: Callable[[Any], str] = lambda value: f" {value}"
+    """The value as an error shows it, with a space before."""
+    missing: str | None = None
+    """What is told to an order without it; None: it may be left out."""
+
+    def checked(self, resources: Resources, options: Options, kind: type[Kind]) -> Any:
+        """Return the value for an operation of this kind; None without one. Raises InputError."""
+        if options[self.name] is None:
+            if self in kind.options and self.missing is not None:
+                raise InputError(self.missing)
+            return None
+        if self not in kind.options:
+            raise InputError(f"{self.flag}{self.shown(options[self.name])}: {self.others.format(kind=kind.name)}")
+        return self.read(resources, options)
+
+
 class Kind(ABC):
-    """One kind of operation."""
+    """One kind of operation: its options, what it may run beside, its plan, and how that is carried out."""
+
+    name: ClassVar[OperationKind]
+    options: ClassVar[tuple[Option, ...]] = ()
+    """Options that it takes and not all kinds do."""
+    is_exclusive: ClassVar[bool] = True
+    """Whether no other exclusive operation may be applied to one of its processes meanwhile, because it ends or begins
+    something for them."""
+    may_match_none: ClassVar[bool] = False
+    """Whether it may be ordered though no process matches the selection yet."""
 
     page: int = 100
     """Processes to which it is done together, if the rate allows."""

@@ -6,8 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
-from recovery.operations.kinds.base import Kind, Planned, described, totals_of
-from recovery.records import Operation, OperationFinding, OperationResult, Tally
+from recovery.engine import Resources
+from recovery.errors import InputError
+from recovery.operations.kinds.base import Kind, Option, Options, Planned, described, totals_of
+from recovery.records import Operation, OperationFinding, OperationKind, OperationResult, Tally
 from recovery.records.operation_parts import result_id
 from recovery.repair import diagnose, look_at_all, readings
 from recovery.rules import Finding, Snapshot
@@ -20,9 +22,32 @@ SAVED_TOGETHER = 1000
 """Results of a range that is gone through as a whole: what is found is not held in memory till its end."""
 
 
+def _read_parquet(_: Resources, options: Options) -> str:
+    folder = str(options["parquet"])
+    if not options["spark"]:
+        raise InputError(f"--parquet {folder}: {_IN_SPARK}")
+    if not (folder.startswith("/") or "://" in folder):
+        raise InputError(f"--parquet {folder}: give the whole path of a folder that all executors see")
+    return folder
+
+
+_IN_SPARK = "is for a check or repair in Spark: give --spark"
+THOROUGH = Option(
+    "thorough",
+    "--thorough",
+    "is for check and repair; {kind} looks for no damage",
+    lambda _, options: options["thorough"],
+    shown=lambda _: "",
+)
+PARQUET = Option("parquet", "--parquet", _IN_SPARK, _read_parquet)
+
+
 class CheckAll(Kind):
     """Finds what is wrong, and writes it down."""
 
+    name = OperationKind.CHECK
+    options = (THOROUGH, PARQUET)
+    is_exclusive = False  # it changes nothing
     none = "no rule has found anything wrong with them"
     surveys = True
 

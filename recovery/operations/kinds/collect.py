@@ -10,13 +10,17 @@ import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+from recovery.engine import Resources
 from recovery.engine.end.removal import being_removed, remove
 from recovery.engine.isolation import in_a_line, is_of_servers
 from recovery.errors import InputError
 from recovery.operations.export import NOTHING, Exported, append, take_out
-from recovery.operations.kinds.base import Kind, Planned, described, ended, plan_each
-from recovery.records import Operation, OperationResult, Process, ProcessState, ResultState
+from recovery.operations.kinds.base import Kind, Option, Options, Planned, described, ended, plan_each
+from recovery.operations.parquet import check as check_parquet
+from recovery.records import Operation, OperationKind, OperationResult, Process, ProcessState, ResultState, given
+from recovery.records.operation import ExportFormat
 
 log = logging.getLogger(__name__)
 
@@ -27,9 +31,50 @@ LATELY = timedelta(hours=1)
 _UNFIT = "it stays, since nobody could read it back from an export: {}. A collect without --export removes it"
 
 
+def _read_export(_: Resources, options: Options) -> str:
+    folder = given.text(options["export"], "--export")
+    if not Path(folder).is_absolute():
+        raise InputError(f"--export {folder}: give the whole path of a folder that all workers see: /...")
+    if "\0" in folder or (Path(folder).exists() and not Path(folder).is_dir()):  # more only workers know
+        raise InputError(f"--export {given.shown(folder)}: is no folder; give one that all workers see")
+    return folder
+
+
+def _read_format(_: Resources, options: Options) -> ExportFormat:
+    wanted = _format_named(options["export_format"])
+    if options["export"] is None:
+        raise InputError(f"--format {wanted}: {_OF_AN_EXPORT}")
+    if wanted is ExportFormat.PARQUET:
+        check_parquet()
+    return wanted
+
+
+def _format_named(name: Any) -> ExportFormat:
+    known = [one.value for one in ExportFormat]
+    if name not in known:
+        raise InputError(f"--format {given.shown(name)}: give one of {', '.join(known)}")
+    return ExportFormat(name)
+
+
+_OF_AN_EXPORT = "is of an export; say where to, with --export FOLDER"
+EXPORT = Option(
+    "export",
+    "--export",
+    "is for collect; {kind} removes nothing",
+    _read_export,
+    shown=lambda folder: f" {given.text(folder, '--export')}",
+)
+EXPORT_FORMAT = Option(
+    "export_format", "--format", _OF_AN_EXPORT, _read_format, shown=lambda name: f" {_format_named(name)}"
+)
+
+
 class Collect(Kind):
     """Removes what is over."""
 
+    name = OperationKind.COLLECT
+    options = (EXPORT, EXPORT_FORMAT)
+    may_match_none = True
     none = (
         "none can be removed yet: each runs, is broken, has ended within the last hour, or is awaited by its schedule"
     )

@@ -15,7 +15,15 @@ from weakref import WeakKeyDictionary
 from recovery.engine import Applier, Resources
 from recovery.operations.kinds.base import described
 from recovery.operations.kinds.checking import CheckAll, by_process
-from recovery.records import DecisionState, Operation, OperationResult, Process, ProcessState, ResultState
+from recovery.records import (
+    DecisionState,
+    Operation,
+    OperationKind,
+    OperationResult,
+    Process,
+    ProcessState,
+    ResultState,
+)
 from recovery.records.ids import SEPARATOR, split_record_id
 from recovery.repair import Diagnosis, Later, Repairer, RequeuePace, diagnose, look_around, readings
 from recovery.rules import OF_SINGLE_TASKS, Finding, Repair, Rule, Surroundings, judge_decision
@@ -46,8 +54,9 @@ def pace_of(operation: Operation, applier: Applier, interval: float) -> RequeueP
 
 class RepairAll(CheckAll):
     """Finds the same, and repairs it when it is applied. Whatever became of a process since it was planned: it is read
-    and judged once more, and what it needs now is done."""
+    and judged once more, and what it needs now is done. Scanners do so at any time, so it runs beside everything."""
 
+    name = OperationKind.REPAIR
     page = step = 1000
     begins = False
 

@@ -8,18 +8,48 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from recovery.engine import Resources
 from recovery.engine.end.redo import take_over
+from recovery.engine.naming import hint
 from recovery.engine.operators.redo import redo
 from recovery.engine.operators.restart_many import restart_many
-from recovery.operations.kinds.base import Kind, Planned, found, plan_each, totals_of
-from recovery.records import Decision, DecisionState, Operation, OperationResult, Process, ProcessState
+from recovery.errors import InputError
+from recovery.operations.kinds.base import Kind, Option, Options, Planned, found, plan_each, totals_of
+from recovery.records import (
+    Decision,
+    DecisionState,
+    Operation,
+    OperationKind,
+    OperationResult,
+    Process,
+    ProcessState,
+    given,
+)
 from recovery.rules import redo_of
 from recovery.wording import count
+
+
+def _read_actor(resources: Resources, options: Options) -> str:
+    name = given.text(options["from_actor"], "--from-actor")
+    known = sorted(resources.store.actors.stored())
+    if name not in known:
+        raise InputError(f"no actor is named {given.shown(name)}; {hint(name, known, 'none is known')}")
+    return name
+
+
+FROM_ACTOR = Option(
+    "from_actor",
+    "--from-actor",
+    "is for restart_from; a {kind} has no tasks to begin from",
+    _read_actor,
+    shown=lambda name: f" {given.text(name, '--from-actor')}",
+)
 
 
 class Restart(Kind):
     """Restarts the failed tasks of broken processes."""
 
+    name = OperationKind.RESTART
     none = "none of them is broken"
     undone = "nothing of it can be restarted: its records are lost; abort it, and start another"
 
@@ -43,6 +73,8 @@ class Restart(Kind):
 class RestartFrom(Kind):
     """Has processes done again, but those that were aborted or are being restarted."""
 
+    name = OperationKind.RESTART_FROM
+    options = (FROM_ACTOR,)
     none = "each is aborted, is being restarted already, or has no task of the actor"
     undone = "nothing of it is to be done again any more"
 

@@ -10,17 +10,55 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from recovery.operations.kinds.base import Kind, Planned, described, ended, found, totals_of
-from recovery.records import UNENDED_PROCESSES, Operation, OperationResult, Process, ProcessState, ResultState
+from recovery.engine import Resources
+from recovery.errors import InputError
+from recovery.operations.kinds.base import Kind, Option, Options, Planned, described, ended, found, totals_of
+from recovery.records import (
+    UNENDED_PROCESSES,
+    Operation,
+    OperationKind,
+    OperationResult,
+    Process,
+    ProcessState,
+    ProcessTypePreferences,
+    ResultState,
+    given,
+)
+from recovery.records.preferences import fits, wanted_value
 from recovery.wording import show_duration
 
 ROUNDS = 5
 """Tries at graphs that somebody else changes meanwhile, with another of these operations."""
 
 
+def _read_idle_timeout(_: Resources, options: Options) -> float:
+    seconds = options["idle_timeout"]
+    if not fits(ProcessTypePreferences, "idle_timeout", seconds):
+        wanted = wanted_value(ProcessTypePreferences, "idle_timeout")
+        raise InputError(f"--idle-timeout{_shown(seconds)}: must be {wanted}")
+    return float(seconds)
+
+
+def _shown(seconds: Any) -> str:
+    return f" {show_duration(seconds) if type(seconds) in (int, float) else given.shown(seconds)}"
+
+
+IDLE_TIMEOUT = Option(
+    "idle_timeout",
+    "--idle-timeout",
+    "is for set_idle_timeout; {kind} sets none",
+    _read_idle_timeout,
+    shown=_shown,
+    missing="set_idle_timeout needs to be told which: give --idle-timeout, for example 10m",
+)
+
+
 class SetIdleTimeout(Kind):
     """Sets it for what runs or is broken; what has ended is not in the plan, since nobody looks at it."""
 
+    name = OperationKind.SET_IDLE_TIMEOUT
+    options = (IDLE_TIMEOUT,)
+    is_exclusive = False  # it compares and sets a number that no other kind looks at
     none = "each has ended, or has this idle timeout already"
 
     def plan(self, operation: Operation, process_ids: Sequence[str]) -> Planned:
