@@ -47,9 +47,6 @@ def name_of(path: Path) -> str:
 
 NAMES = frozenset(map(name_of, MODULES))
 KNOWN_CIRCLES = [
-    ["recovery.cli.entry", "recovery.cli.main"],
-    ["recovery.cli.process_tree", "recovery.cli.show_commands"],
-    ["recovery.cli.schedule_collect", "recovery.cli.schedule_commands"],
     [
         "recovery.engine.run.batch",
         "recovery.engine.run.batches",

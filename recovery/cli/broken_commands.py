@@ -1,4 +1,7 @@
-"""`recovery broken`: what failed for good, and what an operator can do about it."""
+"""`recovery broken`: what failed for good, and what an operator can do about it.
+
+`interrupted` shows the tasks that these commands are about.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.broken_abort import HELP as ABORT
-from recovery.cli.broken_abort import abort
-from recovery.cli.broken_groups import ActorOption, FingerprintOption, KindOption, Target, TypeOption, selection_of
-from recovery.cli.broken_restart import HELP as RESTART
-from recovery.cli.broken_restart import restart
-from recovery.cli.command_options import Command, CommandGroup, JsonOption, paragraphs
+from recovery.cli.command_options import Command, CommandGroup, JsonOption, ReasonOption, YesOption, paragraphs
+from recovery.cli.process_commands import DEFAULT_REASON, AbortReasonOption, whole_process
+from recovery.cli.shell_completion import complete_actor, complete_process, complete_type
+from recovery.wording import count
 
 if TYPE_CHECKING:
     from recovery.engine import Resources
     from recovery.records import Interruption
+    from recovery.store import Selection
 
 HELP = """List, show, restart and abort what failed for good.
 
@@ -37,8 +39,52 @@ SHOW_HELP = """Show the interrupted tasks of a process, or one of them, with the
 
 Example: [bold]recovery broken show 0198c1d2e3f47a5b8c9d0e1f2a3b4c5d[/bold]
 """
+RESTART_HELP = """Restart interrupted tasks: all of a process, one of them, or a group.
+
+What was finished is not done again. A process runs again once none of its tasks is failed any more; so does one that
+broke as a whole, at its process_timeout. For a group, says what it would do unless --yes is given.
+
+Example: [bold]recovery broken restart --type order --kind TimeoutError --reason "the bank is back" --yes[/bold]
+"""
+ABORT_HELP = """Abort a process, or all processes of a group: they end at once, without a result.
+
+Attempts that run lose their claim. A process may be aborted while it runs. For a group, says what it would do unless
+--yes is given. --waiting-for takes the processes with tasks for an actor that no worker serves.
+
+Example: [bold]recovery broken abort 0198c1d2e3f47a5b8c9d0e1f2a3b4c5d --reason "order withdrawn"[/bold]
+
+Example: [bold]recovery broken abort --waiting-for charge_card_v1 --yes[/bold]
+"""
 
 app = typer.Typer(name="broken", cls=CommandGroup, help=paragraphs(HELP), no_args_is_help=True, rich_markup_mode="rich")
+
+_TARGET = typer.Argument(
+    metavar="PROCESS_ID[/TASK]",
+    help="A process's id or custom id, or that and a task's id.",
+    show_default=False,
+    autocompletion=complete_process,
+)
+Target = Annotated[str, _TARGET]
+GivenTarget = Annotated[str | None, _TARGET]
+TypeOption = Annotated[
+    str | None, typer.Option("--type", help="Only of processes of this type.", autocompletion=complete_type)
+]
+ActorOption = Annotated[
+    str | None, typer.Option("--actor", help="Only tasks of this actor.", autocompletion=complete_actor)
+]
+KindOption = Annotated[str | None, typer.Option("--kind", help="Only with this kind of error.")]
+FingerprintOption = Annotated[str | None, typer.Option("--fingerprint", help="Only with this fingerprint.")]
+TasksOption = Annotated[int | None, typer.Option("--limit", min=1, help="The most tasks to restart.")]
+ProcessesOption = Annotated[int | None, typer.Option("--limit", min=1, help="The most processes to abort.")]
+WaitingForOption = Annotated[
+    str | None,
+    typer.Option(
+        "--waiting-for",
+        metavar="ACTOR",
+        help="Processes with tasks for an actor that no worker serves.",
+        autocompletion=complete_actor,
+    ),
+]
 
 
 @app.command("list", cls=Command, help=paragraphs(LIST_HELP))
@@ -58,9 +104,8 @@ def list_(
     from recovery.cli.interrupted import print_groups, print_none, print_tasks, tasks_of
     from recovery.cli.output import console, messages, print_json
     from recovery.health.stored_records import count_unlisted
-    from recovery.wording import count
 
-    resources, selection = connect(needs_redis=False), selection_of(process_type, actor, kind, fingerprint)
+    resources, selection = connect(needs_redis=False), _selection_of(process_type, actor, kind, fingerprint)
     interruptions = resources.store.interruptions
     groups = interruptions.groups(selection)
     if json:
@@ -84,7 +129,7 @@ def show(target: Target, json: JsonOption = False) -> None:
     from recovery.cli.output import console, print_json
 
     resources = connect(needs_redis=False)
-    found = _of_target(resources, target)
+    found = _interruptions_of(resources, target)
     decision = resources.store.decisions.get_committed  # one at a time: each may have a stack of 20 kB
     if json:
         print_json("broken show", {"tasks": [as_dict(one, decision(one.id)) for one in found]})
@@ -95,7 +140,122 @@ def show(target: Target, json: JsonOption = False) -> None:
             out.print(line)
 
 
-def _of_target(resources: Resources, target: str) -> list[Interruption]:
+@app.command(cls=Command, help=paragraphs(RESTART_HELP))
+def restart(  # noqa: PLR0913
+    target: GivenTarget = None,
+    process_type: TypeOption = None,
+    actor: ActorOption = None,
+    kind: KindOption = None,
+    fingerprint: FingerprintOption = None,
+    limit: TasksOption = None,
+    reason: ReasonOption = "",
+    yes: YesOption = False,
+    json: JsonOption = False,
+) -> None:
+    from recovery.cli.connection import connect
+    from recovery.cli.interrupted import print_if_none, print_plan
+    from recovery.cli.output import console, print_json
+    from recovery.engine.lookup import resolve_task
+    from recovery.engine.operators.restart import restart_process, restart_selected, told
+
+    selection = _selection_of(process_type, actor, kind, fingerprint)
+    _check_target(target, selection, limit)
+    resources = connect()
+    if target is None and not yes:
+        tasks = resources.store.interruptions.count(selection)
+        tasks = min(tasks, limit or tasks)
+        if json:
+            print_json("broken restart", {"done": False, "tasks": tasks, "processes": None})
+        else:
+            print_plan(
+                console(), resources.store.interruptions, selection, f"restart {count(tasks, 'interrupted task')}"
+            )
+        return
+    if target is not None:
+        done = restart_process(resources, *resolve_task(resources, target), reason)
+    else:
+        done = restart_selected(resources, selection, limit, reason)
+    if json:
+        print_json("broken restart", {"done": True, "tasks": done.tasks, "processes": done.processes})
+        return
+    if target is None and not done.tasks:
+        print_if_none(console(), resources.store.interruptions, selection)
+    console().print(told(done))
+
+
+@app.command(cls=Command, help=paragraphs(ABORT_HELP))
+def abort(  # noqa: PLR0913
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PROCESS_ID", help="Its id or custom id.", show_default=False, autocompletion=complete_process
+        ),
+    ] = None,
+    process_type: TypeOption = None,
+    actor: ActorOption = None,
+    kind: KindOption = None,
+    fingerprint: FingerprintOption = None,
+    waiting_for: WaitingForOption = None,
+    limit: ProcessesOption = None,
+    reason: AbortReasonOption = DEFAULT_REASON,
+    yes: YesOption = False,
+    json: JsonOption = False,
+) -> None:
+    from recovery.cli.connection import connect
+    from recovery.cli.interrupted import print_if_none, print_plan
+    from recovery.cli.output import console, print_json
+    from recovery.engine.operators.abort import abort_process, abort_selected
+    from recovery.errors import InputError
+
+    selection = _selection_of(process_type, actor, kind, fingerprint)
+    if waiting_for is not None:
+        if target is not None or selection.filter():
+            raise InputError("--waiting-for goes with --limit, --reason and --yes alone")
+        _abort_waiting_for(waiting_for, reason, limit, yes=yes, json=json)
+        return
+    _check_target(target, selection, limit)
+    resources = connect()
+    if target is None and not yes:
+        processes = resources.store.interruptions.count_processes(selection)
+        processes = min(processes, limit or processes)
+        if json:
+            print_json("broken abort", {"done": False, "processes": processes})
+        else:
+            print_plan(console(), resources.store.interruptions, selection, f"abort {count(processes, 'process')}")
+        return
+    if target is not None:
+        abort_process(resources, whole_process(resources, target), reason)
+        done = 1
+    else:
+        done = abort_selected(resources, selection, reason, limit)
+    if json:
+        print_json("broken abort", {"done": True, "processes": done})
+        return
+    if target is None and not done:
+        print_if_none(console(), resources.store.interruptions, selection)
+    console().print(f"{count(done, 'process')} aborted")
+
+
+def _abort_waiting_for(actor: str, reason: str, limit: int | None, *, yes: bool, json: bool) -> None:
+    """Abort the processes with tasks for an actor that no worker serves, or, without `yes`, say how many they are."""
+    from recovery.cli.connection import connect
+    from recovery.cli.output import console, print_json
+    from recovery.engine.operators.abort import abort_waiting, waiting_for
+
+    if yes:
+        processes = abort_waiting(connect(), actor, reason, limit)
+        said = f"{count(processes, 'process')} aborted"
+    else:
+        waiting = len(waiting_for(connect(), actor))
+        processes = min(waiting, limit or waiting)
+        said = f"would abort {count(processes, 'process')} with tasks for {actor}; add --yes to do it"
+    if json:
+        print_json("broken abort", {"done": yes, "processes": processes})
+    else:
+        console().print(said)
+
+
+def _interruptions_of(resources: Resources, target: str) -> list[Interruption]:
     from recovery.engine.lookup import find_process, resolve_task
     from recovery.errors import InputError
     from recovery.records import ProcessState
@@ -113,8 +273,26 @@ def _of_target(resources: Resources, target: str) -> list[Interruption]:
     return found
 
 
+def _selection_of(process_type: str | None, actor: str | None, kind: str | None, fingerprint: str | None) -> Selection:
+    """Return the group that options name: all interrupted tasks, if none does. Raises InputError."""
+    from recovery.records import given
+    from recovery.store import Selection
+
+    names = {"type": process_type, "actor": actor, "kind": kind, "fingerprint": fingerprint}
+    return Selection(**{key: given.text(name, f"--{key}") for key, name in names.items() if name is not None})
+
+
+def _check_target(target: str | None, selection: Selection, limit: int | None) -> None:
+    """Raise InputError unless either one process or task is named, or a group."""
+    from recovery.errors import InputError
+
+    options = "--type, --actor, --kind or --fingerprint"
+    if target is None and not selection.filter():
+        raise InputError(f"nothing is named: give a process id, or a group by {options} (`recovery broken list`)")
+    if target is not None and (selection.filter() or limit is not None):
+        raise InputError(f"{target} and a group are named: give either a process id, or {options} with --limit")
+
+
 def add_to(commands: typer.Typer) -> None:
-    """Register the commands of this module, and those that change something."""
-    app.command(cls=Command, help=paragraphs(RESTART))(restart)
-    app.command(cls=Command, help=paragraphs(ABORT))(abort)
+    """Register the commands of this module."""
     commands.add_typer(app)

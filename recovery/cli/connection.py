@@ -96,7 +96,7 @@ def leave_nothing() -> None:
 
 
 def leave() -> None:
-    """Leave what was counted since in MongoDB. Does not raise if MongoDB does not take it: then a few counts are missing."""
+    """Leave what was counted since in MongoDB. Does not raise if MongoDB does not take it: then counts are missing."""
     if not _connected:
         return
     resources, before = _connected.pop()

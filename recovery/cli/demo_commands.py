@@ -34,9 +34,6 @@ Example: [bold]recovery demo montage.json --processes 30 --kill-every 1s --time-
 Example: [bold]recovery demo --chaos --fail 0.3 --for 10m --seed 7[/bold]
 """
 
-INTERRUPTED = 128
-"""An exit code over this tells the signal, as shells have it."""
-
 
 def demo(  # noqa: PLR0913
     files: Annotated[
@@ -102,11 +99,11 @@ def demo(  # noqa: PLR0913
     ] = False,
     json: JsonOption = False,
 ) -> None:
+    from recovery.cli.interrupts import Stopped, stop_in_order
     from recovery.cli.output import console, messages, print_json
     from recovery.demo.options import Options, disaster_named
     from recovery.demo.run import run
     from recovery.demo.screen import Progress, summary
-    from recovery.demo.stopping import Stopped
 
     options = Options(
         files=files or (),
@@ -127,11 +124,11 @@ def demo(  # noqa: PLR0913
         keep=keep,
     )
     try:
-        with Progress(messages() if json else console(), "recovery demo") as progress:
+        with stop_in_order(), Progress(messages() if json else console(), "recovery demo") as progress:
             report = run(options, progress)
     except Stopped as stopped:
         messages().print(f"stopped by {stopped}", style="yellow")
-        raise typer.Exit(INTERRUPTED + stopped.number) from None
+        raise typer.Exit(stopped.exit_code) from None
     if json:
         print_json("demo", report.as_dict())
     else:

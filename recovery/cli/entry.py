@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import gc
-import os
-import signal
 
-INTERRUPTED = 130
-"""Exit code of a command that was ended by Ctrl-C: 128 and the number of SIGINT, as shells have it."""
+from recovery.cli.interrupts import end_at_once
 
 _COLLECT_AFTER = 200_000
 """New objects between two collections of garbage. By Python's own 700 the imports alone cause 300 of them, which take a
@@ -30,19 +27,3 @@ def main() -> None:
         # The interpreter looks for garbage several times while it ends: a fifth of a short command's time. Frozen
         # objects are not looked at; files are closed and flushed all the same, since that is not garbage's work.
         gc.freeze()
-
-
-def end_at_once() -> None:
-    """End this process without a traceback if Ctrl-C is pressed from here on, unless a command handles that itself."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _end)
-
-
-def raise_interrupts() -> None:
-    """Have Ctrl-C raise KeyboardInterrupt again."""
-    if signal.getsignal(signal.SIGINT) is _end:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _end(_number: int, _frame: object) -> None:
-    os._exit(INTERRUPTED)

@@ -107,6 +107,22 @@ def print_none(out: Console, interruptions: Interruptions, selection: Selection)
     out.print(message)
 
 
+def print_if_none(out: Console, interruptions: Interruptions, selection: Selection) -> None:
+    """If nothing is selected, say so, and what may have been meant."""
+    if not interruptions.count(selection):
+        print_none(out, interruptions, selection)
+
+
+def print_plan(out: Console, interruptions: Interruptions, selection: Selection, what: str) -> None:
+    """Print a table of the groups that are selected, and what would be done to them."""
+    groups = interruptions.groups(selection)
+    if not groups:
+        print_none(out, interruptions, selection)
+        return
+    print_groups(out, groups)
+    out.print(f"would {what}; add --yes to do it")
+
+
 def without_rule(message: str) -> str:
     """A process's error without the rule that found it, which the record begins with: the kind of error says it."""
     from recovery.rules import Rule

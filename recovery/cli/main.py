@@ -15,7 +15,7 @@ import typer
 
 from recovery import addresses
 from recovery.cli import connection
-from recovery.cli.entry import INTERRUPTED, end_at_once, raise_interrupts
+from recovery.cli.interrupts import INTERRUPTED, end_at_once, raise_interrupts
 from recovery.cli.on_demand import Commands
 from recovery.cli.output import fail
 from recovery.cli.shell_completion import bash_words

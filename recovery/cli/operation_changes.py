@@ -1,4 +1,6 @@
-"""`recovery operation apply`, `pause`, `resume`, `cancel` and `rate`: each answers in one line."""
+"""`recovery operation start`, `apply`, `pause`, `resume`, `cancel` and `rate`: the commands that order an operation or
+change one. All but `start` answer in one line.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,105 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.command_options import YES, Command, JsonOption, ReasonOption, paragraphs
-from recovery.cli.operation_options import NeededReason, Number, WatchOption, print_followed
+from recovery.cli.command_options import DURATION, YES, Command, JsonOption, ReasonOption, duration, paragraphs
+from recovery.cli.operation_view import print_followed, print_whole
+from recovery.cli.shell_completion import complete_actor, complete_kind, complete_operation, complete_search
 
 if TYPE_CHECKING:
     from recovery.engine import Resources
     from recovery.operations import Progress
     from recovery.records import Operation
+
+Number = Annotated[
+    int,
+    typer.Argument(metavar="NUMBER", min=1, show_default=False, autocompletion=complete_operation, help="Its number."),
+]
+NeededReason = Annotated[
+    str, typer.Option("--reason", help="Why; needed, and kept in the audit log.", show_default=False)
+]
+WatchOption = Annotated[bool, typer.Option("--watch", help="Follow it.")]
+
+START = """Order an operation on the processes that a selection matches, in the language of `recovery find`.
+
+KIND is check, repair, restart (what failed in broken processes), restart_from (all of them again, or from the tasks of
+an actor on, finished ones included), abort, collect (what is over is removed), or set_idle_timeout (of what was started
+already). The plan is made first; nothing is changed until `operation apply`, unless --yes is given.
+
+Example: [bold]recovery operation start restart 'type:order error:TimeoutError' --reason "the bank is back"[/bold]
+"""
+
+
+def start(  # noqa: PLR0913
+    kind: Annotated[
+        str,
+        typer.Argument(metavar="KIND", show_default=False, autocompletion=complete_kind, help="What is to be done."),
+    ],
+    selection: Annotated[
+        str,
+        typer.Argument(
+            metavar="SELECTION",
+            show_default=False,
+            autocompletion=complete_search,
+            help="Which processes, as `recovery find` has it.",
+        ),
+    ] = "",
+    all_: Annotated[bool, typer.Option("--all", help="Every process, where there is no selection.")] = False,
+    reason: NeededReason = "",
+    yes: Annotated[bool, typer.Option(YES, help="Apply the plan as soon as it is made, unseen.")] = False,
+    rate: Annotated[
+        float | None,
+        typer.Option(help="Processes a second in all that are changed, or checked; default: as fast as it goes."),
+    ] = None,
+    priority: Annotated[
+        list[str] | None, typer.Option(metavar="TYPE=N", help="Types to be done sooner; others have 0.")
+    ] = None,
+    from_actor: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Of a restart_from: from its tasks.", autocompletion=complete_actor),
+    ] = None,
+    export: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Of a collect: write what is removed there before.")
+    ] = None,
+    format: Annotated[
+        str | None, typer.Option("--format", metavar="jsonl|parquet", help="Of the export; default: jsonl.")
+    ] = None,
+    idle_timeout: Annotated[
+        float | None,
+        typer.Option(parser=duration, metavar=DURATION, help="Of a set_idle_timeout: the new one, as in 10m."),
+    ] = None,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="Of a check or repair: look for damage in what is at rest, too.")
+    ] = False,
+    spark: Annotated[
+        bool | None, typer.Option("--spark/--no-spark", help="In Spark, or not; default: by its size.")
+    ] = None,
+    parquet: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Of a check or repair in Spark: write what is found there.")
+    ] = None,
+    watch: WatchOption = False,
+    json: JsonOption = False,
+) -> None:
+    from recovery import operations
+    from recovery.cli.connection import connect
+
+    asked = operations.OperationRequest(
+        kind=kind,
+        selection=selection,
+        everything=all_,
+        apply=yes,
+        rate=rate,
+        priorities=operations.priorities_of(priority or []),
+        from_actor=from_actor,
+        export=export,
+        export_format=format,
+        idle_timeout=idle_timeout,
+        thorough=thorough,
+        spark=spark,
+        parquet=parquet,
+    )
+    resources = connect()
+    print_whole(resources, "start", operations.start(resources, asked, reason), json=json, watch=watch)
+
 
 APPLY = """Run the plan of an operation as it was shown. A process that has changed since then is left alone.
 
@@ -51,7 +145,7 @@ def apply(
     resources = connect()
     operation = operations.find(resources, number)
     if operation.kind.value == "collect" and operation.state.value == "planned" and not yes:
-        from recovery.cli.operation_json import selection_in_words
+        from recovery.cli.operation_texts import selection_in_words
         from recovery.cli.removals import agree_to_removal
 
         found = operation.planned.found if operation.planned is not None else 0
@@ -108,7 +202,7 @@ def rate(
 
 def _answer(resources: Resources, command: str, operation: Operation, *, json: bool, watch: bool = False) -> None:
     """Print the new state of an operation in one line; with `watch`, follow it first."""
-    from recovery.cli.operation_lines import answer, rate_answer
+    from recovery.cli.operation_texts import answer, rate_answer
     from recovery.cli.output import console
 
     def show(found: Progress) -> None:
@@ -129,5 +223,12 @@ def _answer_damaged(command: str, number: int, state: str, *, json: bool) -> Non
 
 def add_to(group: typer.Typer) -> None:
     """Register the commands of this module."""
-    for command, text in ((apply, APPLY), (pause, PAUSE), (resume, RESUME), (cancel, CANCEL), (rate, RATE)):
+    for command, text in (
+        (start, START),
+        (apply, APPLY),
+        (pause, PAUSE),
+        (resume, RESUME),
+        (cancel, CANCEL),
+        (rate, RATE),
+    ):
         group.command(cls=Command, help=paragraphs(text))(command)

@@ -1,7 +1,6 @@
 """`recovery operation`: work on many processes, planned first, and applied when somebody says so.
 
-This module lists and shows operations. `operation_start` orders them, `operation_changes` applies, pauses, resumes and
-cancels them, and changes their rate.
+This module lists and shows operations; `operation_changes` orders and changes them.
 """
 
 from __future__ import annotations
@@ -11,9 +10,10 @@ from typing import Annotated
 
 import typer
 
-from recovery.cli import operation_changes, operation_start
+from recovery.cli import operation_changes
 from recovery.cli.command_options import Command, CommandGroup, JsonOption, paragraphs
-from recovery.cli.operation_options import Number, print_whole
+from recovery.cli.operation_changes import Number
+from recovery.cli.operation_view import print_whole
 
 GROUP = """Check, repair, restart or abort many processes at once: durable, resumable, and on record.
 
@@ -50,7 +50,7 @@ def list_(
     json: JsonOption = False,
 ) -> None:
     from recovery.cli.connection import connect
-    from recovery.cli.operation_json import as_dict
+    from recovery.cli.operation_texts import as_dict
     from recovery.cli.operation_view import print_all
     from recovery.cli.output import console, print_json
     from recovery.operations import progress
@@ -109,6 +109,5 @@ def report(
 
 def add_to(commands: typer.Typer) -> None:
     """Register the commands of this module, and those that change something."""
-    operation_start.add_to(group)
     operation_changes.add_to(group)
     commands.add_typer(group)

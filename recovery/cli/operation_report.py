@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recovery.cli.operation_json import result_dict
+from recovery.cli.operation_texts import result_dict
 from recovery.errors import InputError
 from recovery.wording import printable
 

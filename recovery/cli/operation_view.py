@@ -1,12 +1,20 @@
-"""An operation as people see it: all of it, and many in a table."""
+"""An operation as people see it: all of it, followed or not, and many in a table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from recovery.cli.operation_json import sample, selection_in_words
-from recovery.cli.operation_lines import advice, done_text, plan_text, progress_line
+from recovery.cli.operation_texts import (
+    advice,
+    as_dict,
+    done_text,
+    follow,
+    plan_text,
+    progress_line,
+    sample,
+    selection_in_words,
+)
 from recovery.wording import show_duration
 
 if TYPE_CHECKING:
@@ -131,3 +139,34 @@ def _progress_rows(found: Progress) -> Iterator[tuple[str, str]]:
 
 def _moment(at: Any) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S}" if at else "?"
+
+
+def print_whole(resources: Resources, command: str, operation: Operation, *, json: bool, watch: bool = False) -> None:
+    """Print all of an operation and a sample of its processes; with `watch`, follow it first."""
+    from recovery.cli.output import console
+
+    print_followed(
+        resources, command, operation, lambda found: print_one(console(), resources, found), json=json, watch=watch
+    )
+
+
+def print_followed(
+    resources: Resources,
+    command: str,
+    operation: Operation,
+    show: Callable[[Progress], None],
+    *,
+    json: bool,
+    watch: bool,
+) -> None:
+    """Print an operation by `show`, or as JSON with a sample of its processes; with `watch`, follow it first."""
+    from recovery.cli.output import print_json
+    from recovery.operations import progress
+
+    if watch:
+        operation = follow(resources, operation.id, quiet=json)
+    found = progress(resources, operation)
+    if json:
+        print_json(f"operation {command}", {**as_dict(found), "sample": sample(resources, operation)})
+    else:
+        show(found)

@@ -130,8 +130,7 @@ def _unset(of: Settings, name: str, settings: list[str], reason: str, json: bool
 def _tell_changed(of: Settings, how: str, name: str, stored: Stored[Any], names: list[str], json: bool) -> None:
     """Tell what holds now that these settings were changed."""
     from recovery.cli.output import console, print_json
-    from recovery.cli.reach import not_reached
-    from recovery.cli.setting_values import effective_line
+    from recovery.cli.setting_values import effective_line, not_reached
 
     told = not_reached(stored.effective, names)
     if json:

@@ -1,4 +1,5 @@
-"""A process's tasks as a tree: each under the task that scheduled it."""
+"""A process as people see it: what there is to say of it, its tasks as a tree, each under the task that scheduled it,
+and what it had come to before it was restarted."""
 
 from __future__ import annotations
 
@@ -10,10 +11,10 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from rich.tree import Tree
 
-from recovery.cli.calls import SHORT_ID, call_line
-from recovery.cli.hints import hint
 from recovery.cli.interrupted import without_rule
 from recovery.cli.output import line, seconds_between, wrap
+from recovery.cli.shown_process import RESULT_SHOWN
+from recovery.cli.task_texts import SHORT_ID, call_line, hint
 from recovery.health.untaken_tasks import why_refused
 from recovery.records import Decision, DecisionState, Process, ProcessState
 from recovery.records.decision import ABORTED
@@ -21,7 +22,9 @@ from recovery.store.views.process_details import TaskLine
 from recovery.wording import count, show_age
 
 if TYPE_CHECKING:
-    from recovery.cli.show_commands import Shown
+    from rich.console import Console
+
+    from recovery.cli.shown_process import Shown
 
 MAX_LINES = 200
 """More tasks than anybody reads: from there on siblings of one actor and state are one line."""
@@ -33,8 +36,6 @@ MIN_ROOM = 20
 """Characters that a line of a deep tree is wrapped at, at least."""
 MAX_REASONS = 2
 """Reasons that the line of many tasks gives for which some of them wait for a newer worker."""
-RESULT_SHOWN = 200
-"""Characters of a result that are shown."""
 
 STYLES = {
     DecisionState.WAITING.value: "dim",
@@ -204,3 +205,16 @@ def state_of(decision: Decision | None) -> str:
         return "no decision"
     failed = decision.outcome is not None and decision.outcome.error is not None
     return "failed" if failed else decision.state.value
+
+
+def print_history(out: Console, process: Process) -> None:
+    """All epochs that are kept, the oldest first."""
+    if not process.lives:
+        out.print("never restarted from a task, nor from the beginning")
+        return
+    for life in process.lives:
+        what = f"operation {life.operation}, " if life.operation is not None else ""
+        error = f", {life.error.kind}: {life.error.message}" if life.error is not None else ""
+        out.print(f"epoch {life.epoch}  was {life.state}{error}")
+        at = f"{life.ended_at:%Y-%m-%d %H:%M:%S} UTC"
+        out.print(f"  restarted {at} from {', '.join(life.tasks)} by {what}{life.by}: {life.reason}")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.awaiting import go_on
 from recovery.cli.command_options import DURATION, Command, JsonOption, duration, paragraphs
+from recovery.cli.interrupts import processes_go_on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +59,7 @@ def run(
     try:
         good = _wait(resources, runs, began + timeout)
     except KeyboardInterrupt:
-        raise go_on(count(len(runs), "process")) from None
+        raise processes_go_on(count(len(runs), "process")) from None
     _tell(out, runs, good, time.monotonic() - began, json=json)
     raise typer.Exit(0 if good == len(runs) else 1)
 

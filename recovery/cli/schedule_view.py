@@ -119,7 +119,7 @@ def shown(name: str, value: Any) -> str:
     if value is None or (name in _OFF and value == _OFF[name]):
         return "off" if name in _OFF else "none"
     if name == "arguments":
-        from recovery.cli.calls import arguments
+        from recovery.cli.task_texts import arguments
 
         if isinstance(value, str):
             return value

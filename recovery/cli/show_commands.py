@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from recovery.cli.command_options import Command, JsonOption, paragraphs
-from recovery.cli.history import history_entry, print_history
 from recovery.cli.shell_completion import complete_process
+from recovery.cli.shown_process import Shown, look
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
     from rich.console import Console, RenderableType
 
     from recovery.engine import Resources
-    from recovery.errors import DamagedRecord
-    from recovery.records import Decision, Process
-    from recovery.store.views.process_details import CallTexts, TaskLine
+    from recovery.records import Decision, Life
+    from recovery.store.views.process_details import TaskLine
 
 HELP = """Show a process: its state, and its tasks under those that scheduled them.
 
@@ -34,31 +31,6 @@ Example: [bold]recovery show 0198c1d2e3f47a5b8c9d0e1f2a3b4c5d --watch[/bold]
 """
 LOOK_EVERY = 1.0
 BAD = 1
-
-
-@dataclass(frozen=True)
-class Shown:
-    """All that is told of a process."""
-
-    process: Process
-    characters: int
-    """Of its result, of which `process` has the start."""
-    damage: DamagedRecord | None
-    """What of the process can't be read, and is left out."""
-    lines: Sequence[TaskLine]
-    decisions: Mapping[str, Decision]
-    links: Mapping[str, Sequence[str]]
-    calls: Mapping[str, CallTexts]
-    unserved: Mapping[str, str]
-    """{actor: why no worker takes its tasks}."""
-    pinned: Mapping[str, str]
-    """{decision: what it waits for}, of those that are pinned to a version which no live worker runs."""
-    now: datetime
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it has ended, however: a broken one goes on only if an operator restarts it."""
-        return self.process.state.value != "running"
 
 
 def show(
@@ -87,39 +59,11 @@ def show(
         for part in _parts(found, out.width):
             out.print(part)
         if history:
+            from recovery.cli.process_tree import print_history
+
             print_history(out, found.process)
     if watch and found.process.state.value != "finished":
         raise typer.Exit(BAD)
-
-
-def look(resources: Resources, process_id: str, *, whole: bool = False) -> Shown:
-    """Read it; texts `whole`, or as much of each as a line may show. Raises ProcessNotFound."""
-    from recovery.cli.calls import READ
-    from recovery.cli.process_tree import RESULT_SHOWN
-    from recovery.engine.lookup import not_found
-    from recovery.health import untaken_tasks, versions
-
-    store = resources.store
-    found = store.processes.shown(process_id, 2**31 - 1 if whole else RESULT_SHOWN)
-    if found is None:
-        raise not_found(resources, process_id)
-    details = store.process_details
-    # Tasks first: a decision that is read has its task's line then, or belongs to one made since.
-    lines, calls = details.task_lines(process_id), details.call_texts(process_id, None if whole else READ)
-    decisions, links = details.decisions_of(process_id), details.open_links(process_id)
-    # And who serves them last: whoever comes meanwhile makes nothing look lonely.
-    actors = {decision.actor for decision in decisions.values()}
-    unserved = untaken_tasks.reasons(store.waiting.by_actor(count_served=False, wanted=actors))
-    return Shown(
-        *found,
-        lines,
-        decisions,
-        links,
-        calls,
-        unserved,
-        versions.pinned_in_vain(resources, decisions.values()),
-        store.now(),
-    )
 
 
 def _watch(out: Console, resources: Resources, process_id: str, live: bool) -> Shown:
@@ -127,7 +71,7 @@ def _watch(out: Console, resources: Resources, process_id: str, live: bool) -> S
     from rich.console import Group
     from rich.live import Live
 
-    from recovery.cli.awaiting import goes_on
+    from recovery.cli.interrupts import process_goes_on
 
     pause, found = threading.Event(), look(resources, process_id)
     try:
@@ -138,7 +82,7 @@ def _watch(out: Console, resources: Resources, process_id: str, live: bool) -> S
                 pause.wait(LOOK_EVERY)
                 found = look(resources, process_id)
     except KeyboardInterrupt:
-        raise goes_on(process_id) from None
+        raise process_goes_on(process_id) from None
     return found
 
 
@@ -155,7 +99,7 @@ def _parts(found: Shown, width: int) -> Iterator[RenderableType]:
 
 def as_dict(found: Shown) -> dict[str, Any]:
     """The same as JSON has it."""
-    from recovery.cli.calls import decoded
+    from recovery.cli.task_texts import decoded
     from recovery.records.search_names import decode_labels
 
     process = found.process
@@ -175,15 +119,14 @@ def as_dict(found: Shown) -> dict[str, Any]:
         "error": _error(process.error),
         "epoch": process.epoch,
         "damaged": None if found.damage is None else str(found.damage),
-        "history": [history_entry(life) for life in process.lives],
+        "history": [_history_entry(life) for life in process.lives],
         "tasks": [_task(found, line) for line in found.lines],
     }
 
 
 def _task(found: Shown, line: TaskLine) -> dict[str, Any]:
-    from recovery.cli.calls import decoded
-    from recovery.cli.hints import hint
     from recovery.cli.process_tree import state_of
+    from recovery.cli.task_texts import decoded, hint
 
     decision, texts = found.decisions.get(line.id), found.calls.get(line.id)
     outcome = decision.outcome if decision else None
@@ -209,6 +152,20 @@ def _task(found: Shown, line: TaskLine) -> dict[str, Any]:
         "pinned_to": decision.pinned_to if decision else None,
         "waits_for": list(found.links.get(line.id, ())),
         "hint": hint(decision, found.unserved, found.links, found.decisions, found.now, found.pinned),
+    }
+
+
+def _history_entry(life: Life) -> dict[str, Any]:
+    """One epoch as JSON has it."""
+    return {
+        "epoch": life.epoch,
+        "state": life.state,
+        "error": f"{life.error.kind}: {life.error.message}" if life.error is not None else None,
+        "restarted_at": life.ended_at,
+        "restarted_from": list(life.tasks),
+        "by": life.by,
+        "reason": life.reason,
+        "operation": life.operation,
     }
 
 

@@ -1,14 +1,30 @@
-"""`recovery start`: one process."""
+"""`recovery start`: one process, and waiting for its result, with a word on what it waits for that no worker takes."""
 
 from __future__ import annotations
 
 import json as json_module
-from typing import Annotated, Any, cast
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
 from recovery.cli.command_options import DURATION, AppOption, Command, JsonOption, duration, paragraphs
 from recovery.cli.shell_completion import complete_type
+from recovery.wording import show_duration
+
+if TYPE_CHECKING:
+    from recovery import Recovery
+    from recovery.engine import Resources
+
+Found = TypeVar("Found")
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY = 2.0
+"""Seconds between two looks at whether somebody serves what is waited for. The first comes as late: a process that is
+served has mostly ended by then. A look costs as many seeks as there are actors."""
 
 START_HELP = """Start a process of your application and print its id.
 
@@ -57,8 +73,8 @@ def start(  # noqa: PLR0913
     json: JsonOption = False,
 ) -> None:
     from recovery import tracing
-    from recovery.cli.awaiting import await_result, goes_on
     from recovery.cli.connection import connect
+    from recovery.cli.interrupts import process_goes_on
     from recovery.cli.output import console, print_json
     from recovery.engine import load_app
     from recovery.records.search_names import parse_labels
@@ -87,12 +103,69 @@ def start(  # noqa: PLR0913
             return
         result = await_result(recovery_app, process_id, wait)
     except KeyboardInterrupt:
-        raise goes_on(process_id) from None
+        raise process_goes_on(process_id) from None
     text = json_module.dumps(result, ensure_ascii=False, default=plain_failure)
     if json:
         print_json("start", {"process": process_id, "result": json_module.loads(text)})
     else:
         print(printable_json(text))
+
+
+def await_result(app: Recovery, process_id: str, seconds: float) -> Any:
+    """Return the result of a process, waiting for at most this many seconds.
+
+    Meanwhile report once which tasks no worker will take, and once if no beat nudges, because overdue work then waits
+    longer.
+    """
+    from recovery.cli.output import messages
+    from recovery.errors import ResultTimeout
+    from recovery.health.beat_and_scanners import missing_beat
+
+    deadline = time.monotonic() + seconds
+    told = told_of_beat = False
+    while True:
+        left = deadline - time.monotonic()
+        last = left <= LOOK_EVERY
+        try:
+            return app.result(process_id, timeout=max(0.0, left if last else LOOK_EVERY))
+        except ResultTimeout:
+            if not told and (reasons := _ask(_reasons, app.resources, process_id)):
+                told = True
+                for reason in reasons:
+                    messages().print(f"{process_id} waits: {reason}", style="yellow")
+            if not told_of_beat and (missing := _ask(missing_beat, app.resources)):
+                told_of_beat = True
+                messages().print(missing, style="yellow")
+            if last:
+                raise ResultTimeout(
+                    f"process {process_id} has not ended within {show_duration(seconds)}; it goes on"
+                ) from None
+
+
+def _ask(question: Callable[..., Found], *about: Any) -> Found | None:
+    """Ask a question of the cluster in a short time; None if that can't be answered now."""
+    from recovery.store.views.overview import time_limit
+
+    try:
+        with time_limit(LOOK_EVERY):
+            return question(*about)
+    except Exception:  # whatever it is, the result is waited for; a server that is away ends that by itself
+        log.debug("%s could not be asked", question.__name__, exc_info=True)
+        return None
+
+
+def _reasons(resources: Resources, process_id: str) -> list[str]:
+    """Return why no worker takes what the process waits for."""
+    from recovery.health import untaken_tasks, versions
+
+    store = resources.store
+    lonely = untaken_tasks.reasons(store.waiting.by_actor(count_served=False))
+    waited_for = store.pending.actors_of(process_id, lonely) if lonely else set()
+    # By itself: until `recovery init` has made its index, the other reasons are reported all the same.
+    refused_tasks = _ask(store.refusals.of_process, process_id) or []
+    pinned = versions.pinned_in_vain(resources, refused_tasks)
+    refused = {f"{one.actor} {pinned.get(one.id) or untaken_tasks.why_refused(one)}" for one in refused_tasks}
+    return [*(lonely[name] for name in sorted(waited_for)), *sorted(refused)]
 
 
 def value(text: str) -> Any:

@@ -67,7 +67,7 @@ def sweep(
 
 def _followed(resources: Resources, operation: Operation, *, here: bool, quiet: bool) -> float | None:
     """Wait until it is over, with a bar; driven by this process or by somebody else."""
-    from recovery.cli.operation_watch import follow
+    from recovery.cli.operation_texts import follow
     from recovery.errors import InputError
     from recovery.sweep import drive_here
 

@@ -28,7 +28,6 @@ from recovery.demo.drill_comparison import Compared, compare
 from recovery.demo.kinds import Disaster
 from recovery.demo.options import Options
 from recovery.demo.screen import Progress, Standing
-from recovery.demo.stopping import signals
 from recovery.demo.trouble import Trouble
 from recovery.demo.unfinished import standing
 from recovery.demo.watching import Watch
@@ -61,27 +60,27 @@ BEGUN = 0.1
 
 
 def run(options: Options, progress: Progress) -> Report:
-    """Run a demo and tell what came of it. Raises RecoveryError if it could not be run, Stopped on a signal."""
+    """Run a demo and tell what came of it. Raises RecoveryError if it could not be run. Call it in
+    a block that turns signals into exceptions: whatever is raised, what was started is stopped in order."""
     workflows = options.workflows()
     given = load()
     if given.metrics_port:
         raise InputError("unset metrics_port (RECOVERY_METRICS_PORT): all workers of the demo would ask for that port")
-    with signals():
-        folder = Path(tempfile.mkdtemp(prefix="recovery-demo-"))
-        keep = False
-        try:
-            found = _Demo(options, workflows, given, folder, progress).run()
-            keep = options.keep or not found.good
-        except Exception as error:
-            keep = True
-            error.add_note(f"logs: {folder}")
-            raise
-        finally:
-            if not keep:
-                shutil.rmtree(folder, ignore_errors=True)
-        if keep:
-            progress.note(f"logs and ledger: {folder}")
-        return found
+    folder = Path(tempfile.mkdtemp(prefix="recovery-demo-"))
+    keep = False
+    try:
+        found = _Demo(options, workflows, given, folder, progress).run()
+        keep = options.keep or not found.good
+    except Exception as error:
+        keep = True
+        error.add_note(f"logs: {folder}")
+        raise
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    if keep:
+        progress.note(f"logs and ledger: {folder}")
+    return found
 
 
 class _Demo:

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from recovery import Promise, Recovery, Settings
-from recovery.cli import awaiting
+from recovery.cli import start_commands
 from recovery.errors import ResultTimeout
 from recovery.health.actor_queues import actors as doctors_actors
 from recovery.metrics.collectors import ServerCollector
@@ -154,9 +154,9 @@ def test_what_comes_after_others_in_a_broken_process(world: World, ordered: str)
 def test_start_tells_of_what_is_to_come(
     world: World, later: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(awaiting, "LOOK_EVERY", 0.1)
+    monkeypatch.setattr(start_commands, "LOOK_EVERY", 0.1)
     with pytest.raises(ResultTimeout):
-        awaiting.await_result(world.app, later, 2.0)
+        start_commands.await_result(world.app, later, 2.0)
     waits, beat = capsys.readouterr().err.splitlines()
     assert waits == f"{later} waits: {LONELY.format('price_list')}"
     assert beat.startswith("no beat nudges: ")

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from recovery.cli.process_tree import tree
-from recovery.cli.show_commands import Shown
+from recovery.cli.shown_process import Shown
 from recovery.records import Decision, DecisionState, LostAttempt, Process, Refused, VersionRefusal
 from recovery.store.views.process_details import TaskLine
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from recovery import Recovery, Settings
-from recovery.cli import awaiting
+from recovery.cli import start_commands
 from recovery.cli.main import app
 from recovery.engine.end.abort import abort_as_seen
 from recovery.engine.operators import abort as aborting
@@ -86,7 +86,7 @@ def test_why_a_process_waits_is_known_without_the_index_of_refused_tasks(
 ) -> None:
     """As before `recovery init` has made it."""
     with without_index(store, "decisions", "refused"):
-        (reason,) = awaiting._reasons(shop_app.resources, process_id)
+        (reason,) = start_commands._reasons(shop_app.resources, process_id)
     assert LONELY in reason
 
 
@@ -169,7 +169,7 @@ def test_a_blocked_actor_is_told_as_blocked(store: Store, process_id: str) -> No
 
 
 def test_start_tells_while_it_waits(store: Store, emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(awaiting, "LOOK_EVERY", 0.2)
+    monkeypatch.setattr(start_commands, "LOOK_EVERY", 0.2)
     monkeypatch.setitem(shop.app.__dict__, "settings", emptied)
     monkeypatch.setattr(shop.app, "_connected", {})
     waited = run("start", "twice", "3", "--wait", "1.5")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client import REGISTRY
 
-from recovery.cli.drill_report import show, show_line
+from recovery.cli.drill_commands import show, show_line
 from recovery.drill.drill_report import Report, Taker, measured
 from recovery.drill.promises import Step, promised
 from recovery.drill.sightings import Probe

@@ -66,7 +66,7 @@ def harmless(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setattr("recovery.cli.server_commands.signal.signal", lambda *_: None)
     # It answers: to ask each time takes most of the time.
     monkeypatch.setattr("recovery.store.check_server", lambda *_, **__: None)
-    monkeypatch.setattr("recovery.cli.awaiting.LOOK_EVERY", 0.0)
+    monkeypatch.setattr("recovery.cli.start_commands.LOOK_EVERY", 0.0)
     monkeypatch.setattr("recovery.queue.remote.answers", lambda *_: False)
     return emptied
 
@@ -75,7 +75,7 @@ def harmless(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
 def test_every_command_line_ends_well(
     rounds: int, seed: int, harmless: Settings, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recovery.cli.awaiting.time", Impatient())
+    monkeypatch.setattr("recovery.cli.start_commands.time", Impatient())
     draw = random.Random(seed)
     before: Callable[[], dict[str, int]] = lambda: {  # noqa: E731
         name: Store(harmless).database[name].estimated_document_count() for name in ("processes", "actors")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from recovery import Recovery
-from recovery.cli.awaiting import _reasons
-from recovery.cli.hints import hint
 from recovery.cli.show_commands import as_dict
-from recovery.cli.show_commands import look as look_to_show
+from recovery.cli.shown_process import look as look_to_show
+from recovery.cli.start_commands import _reasons
+from recovery.cli.task_texts import hint
 from recovery.health.model import Cause, Level
 from recovery.health.process_check import look
 from recovery.health.versions import judge_decisions, judge_pins

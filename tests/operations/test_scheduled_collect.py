@@ -15,7 +15,7 @@ from unittest.mock import patch
 import pytest
 
 from recovery import operations
-from recovery.cli.schedule_collect import HELP
+from recovery.cli.schedule_commands import COLLECT
 from recovery.engine import Keys, look_at, order
 from recovery.engine.operators.schedules import Schedules
 from recovery.errors import InputError
@@ -124,7 +124,7 @@ def test_what_the_page_has_as_old_is_old(world: Ordering) -> None:
     """Every selection by age that docs/collection.md shows takes what ended long ago, and not what just has."""
     old, lately = aged(world, 1000), aged(world, 0)
     terms = set(re.findall(r"ended:\w+\(\w+\)", (ROOT / "docs" / "collection.md").read_text()))
-    terms |= set(re.findall(r"ended:\w+\(\w+\)", HELP))
+    terms |= set(re.findall(r"ended:\w+\(\w+\)", COLLECT))
     assert terms
     for term in terms:
         found = world.store.search.page(parse(term, now=world.store.now()), None, 10)
