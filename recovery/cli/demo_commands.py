@@ -103,7 +103,7 @@ def demo(  # noqa: PLR0913
     from recovery.cli.output import console, messages, print_json
     from recovery.demo.options import Options, disaster_named
     from recovery.demo.run import run
-    from recovery.demo.screen import Progress, summary
+    from recovery.demo.screen import Screen, summary
 
     options = Options(
         files=files or (),
@@ -124,7 +124,7 @@ def demo(  # noqa: PLR0913
         keep=keep,
     )
     try:
-        with stop_in_order(), Progress(messages() if json else console(), "recovery demo") as progress:
+        with stop_in_order(), Screen(messages() if json else console(), "recovery demo") as progress:
             report = run(options, progress)
     except Stopped as stopped:
         messages().print(f"stopped by {stopped}", style="yellow")

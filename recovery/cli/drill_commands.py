@@ -13,8 +13,8 @@ from recovery.cli.output import console, line, print_json
 from recovery.cli.text_tables import Cell, print_rows
 
 if TYPE_CHECKING:
-    from recovery.drill.drill_report import Measured, Report
-    from recovery.drill.drilling import Plan
+    from recovery.drill.drill_report import DrillReport, Measured
+    from recovery.drill.drilling import DrillPlan
     from recovery.engine import Resources
 
 HELP = """Measure recovery on the cluster as it is, and hold it against what is promised.
@@ -60,9 +60,9 @@ def drill(
     from recovery.cli.connection import connect
     from recovery.cli.interrupts import Stopped, stop_in_order
     from recovery.cli.output import messages
-    from recovery.drill.drilling import Plan
+    from recovery.drill.drilling import DrillPlan
 
-    plan = Plan(processes, kill, reason)
+    plan = DrillPlan(processes, kill, reason)
     _check(watch=watch, every=every, kill=kill, yes=yes)
     resources = connect()
     if kill and not yes:
@@ -79,7 +79,7 @@ def drill(
 
 
 def _check(*, watch: bool, every: float | None, kill: bool, yes: bool) -> None:
-    from recovery.drill.probe import MAX_EVERY, MIN_EVERY
+    from recovery.drill.drilling import MAX_EVERY, MIN_EVERY
     from recovery.errors import InputError
     from recovery.wording import show_duration
 
@@ -95,7 +95,7 @@ def _check(*, watch: bool, every: float | None, kill: bool, yes: bool) -> None:
         raise InputError("--kill kills a pool process and a worker, and nobody can be asked here: add --yes")
 
 
-def _ask(resources: Resources, plan: Plan, every: float | None) -> None:
+def _ask(resources: Resources, plan: DrillPlan, every: float | None) -> None:
     """Have the user agree. Raises InputError if he does not, and, on record, where nothing may be killed."""
     from recovery.drill.readiness import muster
     from recovery.engine.operators.auditing import audited
@@ -117,7 +117,7 @@ def _ask(resources: Resources, plan: Plan, every: float | None) -> None:
         raise InputError("--kill: not agreed to; nothing was done")
 
 
-def _once(resources: Resources, plan: Plan, *, json: bool) -> bool:
+def _once(resources: Resources, plan: DrillPlan, *, json: bool) -> bool:
     from recovery.cli.output import messages
     from recovery.drill.drilling import run
 
@@ -126,11 +126,11 @@ def _once(resources: Resources, plan: Plan, *, json: bool) -> bool:
     return report.good
 
 
-def _watch(resources: Resources, plan: Plan, every: float, *, json: bool) -> None:
+def _watch(resources: Resources, plan: DrillPlan, every: float, *, json: bool) -> None:
     """Until it is stopped. Raises Stopped."""
     from recovery.cli import connection
     from recovery.cli.output import messages
-    from recovery.drill.probe import watch
+    from recovery.drill.drilling import watch
 
     settings, said = resources.settings, messages()
     connection.leave_nothing()  # a probe's metrics are its own, and end with it
@@ -155,7 +155,7 @@ RIGHT = ("probes", "median", "longest", "promised")
 _HOW = {"late": "came late", "failed": "did not come"}
 
 
-def show(report: Report, *, json: bool) -> None:
+def show(report: DrillReport, *, json: bool) -> None:
     """Print the table of a drill, or its JSON."""
     if json:
         print_json("drill", report.as_dict())
@@ -181,7 +181,7 @@ def _row(one: Measured) -> list[Cell]:
     ]
 
 
-def _remarks(report: Report) -> list[tuple[str, str]]:
+def _remarks(report: DrillReport) -> list[tuple[str, str]]:
     """What is told under the table, and in which style."""
     took = [one for one in report.workers if one.canaries]
     found = [(f"{len(took)} of {len(report.workers)} workers took part", "")]
@@ -211,7 +211,7 @@ def _broken(step: dict[str, object]) -> str:
     return ", ".join(counts)
 
 
-def show_line(report: Report) -> None:
+def show_line(report: DrillReport) -> None:
     """Print one drill of many, in a line."""
     now = f"{datetime.now(UTC):%H:%M:%S}"
     told = [f"{_words(one.step)} {_seconds(one.as_dict()['longest'])}" for one in report.steps]

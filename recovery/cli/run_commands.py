@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from recovery.demo import workload
     from recovery.engine import Resources
+    from recovery.wfformat import workload
 
 HELP = """Run workflows from WfFormat files on the servers and workers that run already, and wait for their ends.
 
@@ -41,12 +41,11 @@ def run(
 ) -> None:
     from recovery.cli.connection import connect
     from recovery.cli.output import console
-    from recovery.demo import workload
-    from recovery.demo.options import Options
+    from recovery.wfformat import load, workload
     from recovery.wording import count
 
-    options = Options(files=files, processes=processes, time_scale=time_scale, timeout=timeout)
-    workflows = options.workflows()
+    workload.check_load(processes, time_scale, timeout)
+    workflows = [load(path) for path in files]
     resources = connect()
     require_workers(resources)
     out, began = console(), time.monotonic()
@@ -97,8 +96,8 @@ def require_workers(resources: Resources) -> None:
 
 def _wait(resources: Resources, runs: list[workload.Run], deadline: float) -> int:
     """Wait for the ends; how many finished."""
-    from recovery.demo.workload import look
     from recovery.records import ProcessState
+    from recovery.wfformat.workload import look
 
     pause = threading.Event()
     while (running := [one for one in runs if not one.ended]) and time.monotonic() < deadline:

@@ -2,7 +2,7 @@
 
 `app` runs workflows from WfFormat files as processes. Its actors write a ledger (`ledger`) of what they did and
 what they saw, and `audit` tells from the ledger alone what was lost or accepted twice: our own counters might
-have the very mistake that is looked for. `workload` starts the processes, `watch` looks at them from outside,
-`workforce` has the workers, and kills them (`chaos` says when and which), `progress` shows it, `stopping` ends it in
-order, `run` puts it together.
+have the very mistake that is looked for. `watching` looks at the processes from outside, `workforce` has the workers,
+and kills them (`chaos` says when and which), `trouble` and `faults` break all else, `disaster` destroys records,
+`screen` shows it, `demo_report` judges, `run` puts it together.
 """

@@ -5,27 +5,67 @@
 
 A task sleeps as long as its runtime says and returns a nonce, a text that no other execution returns. So who
 uses a task's value tells which execution it is of; `audit` lives on that.
+
+A part of the attempts fails for what passes by itself, by the demo's seed. The environment says so, so that every
+process of a worker fails alike: WORKFLOW_FAIL is the part, from 0 to 1, and WORKFLOW_SEED the seed. Which attempt of
+which task fails, and how, follows from both alone; whether it fails before it has done anything or after it has written
+its line is as good as chance, too.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import time
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 from recovery.demo import ledger
-from recovery.demo.failures import Failure
 from recovery.drill.canary_actor import witnesses
 from recovery.drill.canary_orders import Order
 from recovery.engine import Recovery
 from recovery.engine.actors.context import current
 from recovery.records import Decision
 from recovery.retry import Backoff
+from recovery.wfformat.workload import PROCESS
+
+PART, SEED = "WORKFLOW_FAIL", "WORKFLOW_SEED"
+_ERRORS = (
+    ConnectionRefusedError(errno.ECONNREFUSED, "the demo's host is away"),
+    ConnectionResetError(errno.ECONNRESET, "the demo's host closed the connection"),
+    TimeoutError(errno.ETIMEDOUT, "the demo's host gave no answer"),
+    BlockingIOError(errno.EAGAIN, "the demo's machine has no room"),
+)
+
+
+class InjectedFailure:
+    """What befalls one attempt: nothing, mostly; or an error, before or after its work."""
+
+    def __init__(self, task: str, attempt: int) -> None:
+        chance = Random(f"{os.environ.get(SEED, '')}/{task}/{attempt}")
+        fails = chance.random() < float(os.environ.get(PART) or 0)
+        self._before = chance.random() < 0.5
+        self._error = chance.choice(_ERRORS) if fails else None
+
+    def before(self) -> None:
+        """Fail, if it is to fail before its work."""
+        if self._error is not None and self._before:
+            raise self._error
+
+    def after(self) -> None:
+        """Fail, if it is to fail when the work is done: its line is there, and its value will never be."""
+        if self._error is not None:
+            raise self._error
+
+
+def failure_environment(part: float, seed: int) -> dict[str, str]:
+    """Return the variables that make workers fail alike."""
+    return {PART: f"{part:g}", SEED: str(seed)} if part else {}
+
 
 APP = f"{__name__}:app"
-PROCESS = "workflow"
 
 app = Recovery()
 
@@ -93,9 +133,9 @@ def _write_down(decision: Decision, _: Order) -> None:
 witnesses.append(_write_down)
 
 
-def _failure(number: int) -> Failure:
+def _failure(number: int) -> InjectedFailure:
     decision = current("an actor of the demo").decision
-    return Failure(f"{number}/{decision.task_id}", decision.attempts)
+    return InjectedFailure(f"{number}/{decision.task_id}", decision.attempts)
 
 
 def _identity() -> dict[str, str]:

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recovery.demo.ledger import Line
+from recovery.wfformat.workload import Run
 
 COLLECT = ""
 """Stands for the collecting task where workflow tasks have their name."""
@@ -49,6 +50,12 @@ class RunRecord:
     """{task id: the value that stands in its decision}, of the finished ones, at the end; None: not read."""
     accepted: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """{task id: each value that stood there when somebody looked}."""
+
+    @classmethod
+    def of(cls, run: Run) -> RunRecord:
+        """Return what the audit needs to know of a process."""
+        parents = {task.id: task.parents for task in run.workflow.tasks}
+        return cls(run.id, parents, tuple(run.results), run.stored, run.accepted)
 
 
 @dataclass(frozen=True, slots=True)

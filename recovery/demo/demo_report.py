@@ -1,19 +1,54 @@
-"""What came of a demo, as figures and as a verdict."""
+"""What came of a demo, as figures and as a verdict.
+
+`unexplained` finds repairs that are evidence of lost records: in a demo in which nothing
+destroyed any, each is a defect.
+
+A demo kills, freezes and cuts off; it deletes no record and changes none. What it may destroy are writes: a primary
+that steps down, or is killed or frozen until another is elected, takes back what a majority did not have. By the order
+of writes (docs/records.md) that explains some repairs and not others:
+
+- The children of a task and the graph's word for them are written one after the other, by the primary's word alone.
+  If the primary changes in between, the new one may have the graph's word without a record that it names, or, at a
+  start, a decision without the graph: CHILDREN_MISSING, TASK_MISSING, DECISION_MISSING, GRAPH_MISSING.
+- That a task is finished is written to its decision with majority, and only then to the graph. Whatever is taken back,
+  it is the graph's word that goes first: FINISHED_UNDECIDED has no innocent cause. Neither has a link of a graph to
+  nowhere, or a circle, since a graph is changed in one write; nor a live record without a deadline.
+
+No kill of a worker, a beat or Valkey, and no message that is dropped, touches a record: a step that was cut off has
+left undone what comes later, never what comes before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from recovery.demo.audit import Audit
-from recovery.demo.bulk_repair import BulkRepairResult, Killed
+from recovery.demo.chaos import FAILOVERS
+from recovery.demo.disaster import BulkRepairResult, Killed
 from recovery.demo.drill_comparison import Compared
-from recovery.demo.lost_records import unexplained
-from recovery.demo.workload import Run
 from recovery.metrics import multiprocess
 from recovery.records import ProcessState
+from recovery.rules import Rule
+from recovery.wfformat.workload import Run
+
+BY_FAILOVER = frozenset({Rule.CHILDREN_MISSING, Rule.TASK_MISSING, Rule.DECISION_MISSING, Rule.GRAPH_MISSING})
+"""Of what a change of the primary takes back."""
+BY_NOTHING = frozenset({Rule.FINISHED_UNDECIDED, Rule.DEAD_LINK, Rule.CYCLE, Rule.DEADLINE_MISSING})
+"""Of nothing that a demo does."""
+
+
+def unexplained(repairs: Mapping[str, int], faults: Mapping[str, int]) -> Iterator[str]:
+    """In words, each repair among {rule: how many} that none of {kind of fault: how many} can have caused."""
+    failovers = sum(faults.get(kind, 0) for kind in FAILOVERS)
+    for rule, count in repairs.items():
+        if rule in BY_NOTHING:
+            yield f"lost records: {count} repaired as {rule}, which nothing that a demo breaks can cause"
+        elif rule in BY_FAILOVER and not failovers:
+            yield f"lost records: {count} repaired as {rule}, and MongoDB's primary never changed"
+
 
 NO_STALE_RESULT = "No attempt came back after another had taken its place: nothing is proved about stale results."
 SHOWN = 5
@@ -50,7 +85,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class DemoReport:
     """The figures of a demo. `problems` says in words what was not as promised; empty: all was."""
 
     processes: int
@@ -133,12 +168,12 @@ def report(
     live_without_deadline: int,
     disaster: DisasterOutcome | None = None,
     drill: Compared | None = None,
-) -> Report:
+) -> DemoReport:
     """Return the figures and the verdict of a demo. `disaster` and `drill` are None if the demo had none."""
     beyond: Mapping[str, str] = disaster.unrecoverable if disaster is not None else {}
     repair = disaster.repair if disaster is not None else None
     lost_records = unexplained(counts.repairs, injected.by_kind) if disaster is None else ()
-    return Report(
+    return DemoReport(
         processes=len(runs),
         finished=sum(run.state is ProcessState.FINISHED and run.id not in beyond for run in runs),
         tasks=sum(len(run.workflow.tasks) for run in runs),

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recovery.demo.ledger import Flight
-from recovery.drill.canary_orders import DELAY, HOLD, WORKER_TIMEOUT, Kind
-from recovery.drill.drill_report import Report
-from recovery.drill.promises import Step
-from recovery.drill.sightings import Canary, Outcome, Probe
+from recovery.drill.canary_orders import DELAY, HOLD, WORKER_TIMEOUT, CanaryKind
+from recovery.drill.drill_report import DrillReport
+from recovery.drill.sightings import Canary, Probe, ProbeOutcome, Step
 from recovery.records.ids import START_TASK, child_task_id, started_at, worker_of
 from recovery.wording import count
 
@@ -34,7 +33,7 @@ Flights = Mapping[tuple[str, str, int], Flight]
 class Compared:
     """A drill, and what did not agree."""
 
-    report: Report
+    report: DrillReport
     compared: int = 0
     """Times that were held against the ledger."""
     disagreements: Sequence[str] = field(default_factory=tuple)
@@ -42,13 +41,13 @@ class Compared:
     @property
     def problems(self) -> list[str]:
         """What is wrong: figures that don't agree, and what never came."""
-        failed = [one.step.value for one in self.report.steps if one.outcome is Outcome.FAILED]
+        failed = [one.step.value for one in self.report.steps if one.outcome is ProbeOutcome.FAILED]
         return [*self.disagreements, *(f"drill: {step} did not come about" for step in failed)]
 
     @property
     def notes(self) -> list[str]:
         """What is to be told beside: this machine may be too busy for a promise."""
-        late = [one.as_dict() for one in self.report.steps if one.outcome is Outcome.LATE]
+        late = [one.as_dict() for one in self.report.steps if one.outcome is ProbeOutcome.LATE]
         told = [f"drill: {one['step']} took {one['longest']:.1f} s, promised are {one['promised']:g} s" for one in late]
         return [*told, *(f"drill: {note}" for note in self.report.notes)]
 
@@ -61,7 +60,7 @@ class Compared:
         }
 
 
-def compare(report: Report, lines: Iterable[Flight]) -> Compared:
+def compare(report: DrillReport, lines: Iterable[Flight]) -> Compared:
     """Hold a drill's times against what its canaries wrote down."""
     flights = {(one.canary, one.id, one.attempt): one for one in lines}
     canaries = {one.id: one for one in report.canaries}
@@ -91,7 +90,7 @@ def _disagrees(probe: Probe, canary: Canary, flights: Flights) -> str | None:
         return "the ledger does not have its attempts"
     if not -BEFORE <= ledgers - probe.seconds <= AGREE:
         return f"{probe.seconds:.3f} s by the records, {ledgers:.3f} s by the ledger"
-    return _not_killed(canary, flights) if canary.kind is Kind.KILL and probe.step is not Step.START else None
+    return _not_killed(canary, flights) if canary.kind is CanaryKind.KILL and probe.step is not Step.START else None
 
 
 def _seconds(probe: Probe, flights: Flights) -> float | None:

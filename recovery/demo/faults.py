@@ -3,24 +3,90 @@
 Each fault is a context: entered, something is broken, and it says what; left, it is mended as an operator or an
 orchestrator would. In between `LASTS` goes by, or less where what the fault is for has come about. Faults of servers
 that are not ours are left out.
+
+A worker is frozen in the middle of its tasks, for so long that others do them: what it brings then is stale. A worker
+that is frozen between two tasks, or woken before another attempt has ended, proves nothing about stale results. So a
+worker is frozen until it holds a task while it stands still, and stands still until each such task is finished, and
+long enough for others to have seen the result that was accepted.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from recovery.demo.chaos import Chaos
-from recovery.demo.freezing import AtWork, Lasting, freeze_at_work
-from recovery.demo.kinds import Kind
+from recovery.demo.chaos import Chaos, FaultKind
 from recovery.demo.workforce import Workforce
 from recovery.engine import Resources
+from recovery.errors import StoreError
 from recovery.queue import Broker
-from recovery.stack import ReplicaSet, Stack, Valkey
+from recovery.records import DecisionState
+from recovery.stack import ChildProcess, ReplicaSet, Stack, Valkey
+from recovery.store import Store
+from recovery.store.views.overview import time_limit
+
+TRIES, BETWEEN_TRIES = 20, 0.05
+"""How often, and seconds. A worker that has nothing to do for so long is frozen as it is."""
+MAX_TASKS = 100
+ASK_TIMEOUT = 2.0
+
+
+class AtWork:
+    """What a frozen worker holds, and whether others have done it. MongoDB may be away: then nothing is known."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def tasks(self, pid: int) -> list[str]:
+        """The decisions that the worker with this parent process works on."""
+        try:
+            with time_limit(ASK_TIMEOUT):
+                ids = [worker.id for worker in self._store.workers.all() if worker.pid == pid]
+                held = self._store.decisions.held_by(ids, MAX_TASKS, DecisionState.WORKING) if ids else []
+        except StoreError:
+            return []
+        return [decision.id for decision in held]
+
+    def is_overtaken(self, tasks: Sequence[str]) -> bool:
+        """Whether all of these are finished by now."""
+        try:
+            with time_limit(ASK_TIMEOUT):
+                states = self._store.decisions.states(tasks)
+        except StoreError:
+            return False
+        return all(states.get(task) is DecisionState.FINISHED for task in tasks)
+
+
+class Lasting:
+    """Whether a condition has held for some seconds, as far as it was asked."""
+
+    def __init__(self, holds: Callable[[], bool], seconds: float) -> None:
+        self._holds, self._seconds = holds, seconds
+        self._since: float | None = None
+
+    def __call__(self) -> bool:
+        if not self._holds():
+            self._since = None
+            return False
+        now = time.monotonic()
+        self._since = now if self._since is None else self._since
+        return now - self._since >= self._seconds
+
+
+def freeze_at_work(worker: ChildProcess, at_work: AtWork) -> list[str]:
+    """Freeze a worker in the middle of some tasks, and tell which; none, if it never is in any."""
+    for _ in range(TRIES):
+        worker.freeze()
+        if tasks := at_work.tasks(worker.pid):
+            return tasks
+        worker.thaw()
+        threading.Event().wait(BETWEEN_TRIES)
+    worker.freeze()
+    return []
 
 
 def _never() -> bool:
@@ -48,28 +114,28 @@ LAGS = 4.0
 others would apply what is not acknowledged."""
 
 
-def faults(stack: Stack, workforce: Workforce, resources: Resources, chaos: Chaos) -> dict[Kind, Fault]:
+def faults(stack: Stack, workforce: Workforce, resources: Resources, chaos: Chaos) -> dict[FaultKind, Fault]:
     """The faults that this stack can have."""
-    found: dict[Kind, Fault] = {
-        Kind.WORKER_KILLED: partial(_worker_killed, workforce),
-        Kind.POOL_PROCESS_KILLED: partial(_pool_process_killed, workforce),
-        Kind.WORKER_FROZEN: partial(_worker_frozen, workforce, AtWork(resources.store)),
-        Kind.BEAT_KILLED: partial(_beat_killed, workforce),
-        Kind.SECOND_BEAT: partial(_second_beat, workforce),
-        Kind.MESSAGES_DROPPED: partial(_messages_dropped, workforce, resources.broker, chaos),
+    found: dict[FaultKind, Fault] = {
+        FaultKind.WORKER_KILLED: partial(_worker_killed, workforce),
+        FaultKind.POOL_PROCESS_KILLED: partial(_pool_process_killed, workforce),
+        FaultKind.WORKER_FROZEN: partial(_worker_frozen, workforce, AtWork(resources.store)),
+        FaultKind.BEAT_KILLED: partial(_beat_killed, workforce),
+        FaultKind.SECOND_BEAT: partial(_second_beat, workforce),
+        FaultKind.MESSAGES_DROPPED: partial(_messages_dropped, workforce, resources.broker, chaos),
     }
     if (nodes := stack.replica_set) is not None:
         found |= {
-            Kind.PRIMARY_KILLED: partial(_primary_killed, nodes),
-            Kind.PRIMARY_STEPPED_DOWN: partial(_primary_stepped_down, nodes),
-            Kind.PRIMARY_FROZEN: partial(_primary_frozen, nodes),
-            Kind.PRIMARY_LOST: partial(_primary_lost, nodes),
-            Kind.MONGODB_AWAY: partial(_mongodb_away, nodes),
+            FaultKind.PRIMARY_KILLED: partial(_primary_killed, nodes),
+            FaultKind.PRIMARY_STEPPED_DOWN: partial(_primary_stepped_down, nodes),
+            FaultKind.PRIMARY_FROZEN: partial(_primary_frozen, nodes),
+            FaultKind.PRIMARY_LOST: partial(_primary_lost, nodes),
+            FaultKind.MONGODB_AWAY: partial(_mongodb_away, nodes),
         }
     if (valkey := stack.valkey) is not None:
         found |= {
-            Kind.VALKEY_KILLED: partial(_valkey_killed, valkey, keeps=True),
-            Kind.VALKEY_LOST: partial(_valkey_killed, valkey, keeps=False),
+            FaultKind.VALKEY_KILLED: partial(_valkey_killed, valkey, keeps=True),
+            FaultKind.VALKEY_LOST: partial(_valkey_killed, valkey, keeps=False),
         }
     return found
 

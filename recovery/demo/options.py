@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from recovery.demo.kinds import Disaster, Kind
+from recovery.demo.chaos import Disaster, FaultKind
 from recovery.errors import InputError
 from recovery.sweep import java
 from recovery.wfformat import Workflow, example_path, load
+from recovery.wfformat.workload import check_load
 
-KINDS = [kind.value for kind in Kind]
+MAX_WORKERS = 100
+KINDS = [kind.value for kind in FaultKind]
 LARGEST_PART = 0.9
 """With more of them a demo would not end."""
 
@@ -63,15 +65,15 @@ class Options:
             raise InputError(f"--drill --workers {self.workers}: it kills a worker, and takes two")
         if self.faults and not self.chaos:
             raise InputError("--fault: only with --chaos; without it workers are killed")
-        if not self.timeout > 0:
-            raise InputError(f"--timeout {self.timeout}: must be over 0 seconds")
 
     def _check_numbers(self) -> None:
-        _between(1, 1_000_000, self.processes, "--processes")
-        _between(1, 100, self.workers, "--workers")
+        check_load(self.processes, self.time_scale, self.timeout)
+        if self.workers < 1:
+            raise InputError(f"--workers {self.workers}: must be at least 1")
+        if self.workers > MAX_WORKERS:
+            raise InputError(f"--workers {self.workers}: must be at most {MAX_WORKERS}, which one machine bears")
         _not_negative(self.kill_every, "--kill-every")
         _not_negative(self.go_on, "--for")
-        _not_negative(self.time_scale, "--time-scale")
         if not 0 <= self.fail <= LARGEST_PART:
             raise InputError(
                 f"--fail {self.fail:g}: must be from 0 to {LARGEST_PART:g}, the part of attempts that fail"
@@ -106,13 +108,6 @@ def disaster_named(name: str | None) -> Disaster | None:
     if name is None or name in [*Disaster]:
         return Disaster(name) if name is not None else None
     raise InputError(f"--disaster {name}: there are {', '.join(Disaster)}")
-
-
-def _between(least: int, most: int, value: int, option: str) -> None:
-    if value < least:
-        raise InputError(f"{option} {value}: must be at least {least}")
-    if value > most:
-        raise InputError(f"{option} {value}: must be at most {most:,}, which one machine bears")
 
 
 def _not_negative(value: float, option: str) -> None:

@@ -17,28 +17,25 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from recovery.demo import failures, ledger, workload
-from recovery.demo.app import APP
-from recovery.demo.audit import audit
-from recovery.demo.bulk_repair import BulkRepair, BulkRepairResult
-from recovery.demo.chaos import Chaos
-from recovery.demo.demo_report import Counts, DisasterOutcome, InjectedFaults, Report, report
-from recovery.demo.disaster import Destroyed, strike
+from recovery.demo import ledger
+from recovery.demo.app import APP, failure_environment
+from recovery.demo.audit import RunRecord, audit
+from recovery.demo.chaos import Chaos, Disaster
+from recovery.demo.demo_report import Counts, DemoReport, DisasterOutcome, InjectedFaults, report
+from recovery.demo.disaster import BulkRepair, BulkRepairResult, Destroyed, strike
 from recovery.demo.drill_comparison import Compared, compare
-from recovery.demo.kinds import Disaster
 from recovery.demo.options import Options
-from recovery.demo.screen import Progress, Standing
+from recovery.demo.screen import DemoFigures, Screen
 from recovery.demo.trouble import Trouble
-from recovery.demo.unfinished import standing
-from recovery.demo.watching import Watch
+from recovery.demo.watching import DemoWatch, standing
 from recovery.demo.workforce import READY_TIMEOUT, Workforce
-from recovery.drill import drilling as drills
+from recovery.drill import drilling
 from recovery.engine import Resources
 from recovery.errors import InputError, ServerUnavailable
 from recovery.settings import Settings, load
 from recovery.stack import Stack
 from recovery.store import check_server
-from recovery.wfformat import Workflow
+from recovery.wfformat import Workflow, workload
 
 DEADLINES = {
     # A killed worker is seen by its neighbour at its next heartbeat; all else within seconds too, to be watched.
@@ -59,7 +56,7 @@ BEGUN = 0.1
 """Part of all tasks that are done when a disaster strikes."""
 
 
-def run(options: Options, progress: Progress) -> Report:
+def run(options: Options, progress: Screen) -> DemoReport:
     """Run a demo and tell what came of it. Raises RecoveryError if it could not be run. Call it in
     a block that turns signals into exceptions: whatever is raised, what was started is stopped in order."""
     workflows = options.workflows()
@@ -85,7 +82,7 @@ def run(options: Options, progress: Progress) -> Report:
 
 class _Demo:
     def __init__(
-        self, options: Options, workflows: list[Workflow], given: Settings, folder: Path, progress: Progress
+        self, options: Options, workflows: list[Workflow], given: Settings, folder: Path, progress: Screen
     ) -> None:
         self.options, self.workflows, self.folder, self.progress = options, workflows, folder, progress
         named = given.model_fields_set
@@ -105,10 +102,12 @@ class _Demo:
         for part in (self.metrics, self.scratch):
             part.mkdir()
         self.workforce = Workforce(self.stack, self._environment(), self.chaos, self.metrics)
-        self.watch = Watch(Standing(processes=options.processes, workers=options.workers), self.ledger, self.metrics)
+        self.watch = DemoWatch(
+            DemoFigures(processes=options.processes, workers=options.workers), self.ledger, self.metrics
+        )
         self.trouble = Trouble(options, self.stack, self.workforce, self.chaos, progress.struck)
 
-    def run(self) -> Report:
+    def run(self) -> DemoReport:
         self.progress.say(f"starting servers and {self.options.workers} workers (seed {self.chaos.seed})")
         with self.stack:
             check_server(self.settings.mongo_uri)
@@ -133,7 +132,7 @@ class _Demo:
         self._await_workers(resources)
         began = time.monotonic()
         no_more = began + self.options.go_on
-        starting = workload.Starting(resources, self.workflows, self.options.time_scale)
+        starting = workload.WorkflowStarts(resources, self.workflows, self.options.time_scale)
         self.trouble.start(resources)
         pause = threading.Event()
         try:
@@ -159,14 +158,14 @@ class _Demo:
             if time.monotonic() > deadline:
                 raise ServerUnavailable(f"the workers are not ready for a drill after {READY_TIMEOUT:g} s")
             pause.wait(LOOK_EVERY)
-        plan = drills.Plan(DRILLED, kill=True, why="the end of a demo")
-        self.drilled = compare(drills.run(resources, plan, self.progress.note), ledger.read_flights(self.ledger))
+        plan = drilling.DrillPlan(DRILLED, kill=True, why="the end of a demo")
+        self.drilled = compare(drilling.run(resources, plan, self.progress.note), ledger.read_flights(self.ledger))
 
     def _recover(self, resources: Resources) -> float:
         """Start all processes, destroy what is to be destroyed once they are at work, and have it repaired; the seconds
         from there to their ends."""
         assert self.options.disaster is not None
-        self._start_some(workload.Starting(resources, self.workflows, self.options.time_scale), resources, 0.0)
+        self._start_some(workload.WorkflowStarts(resources, self.workflows, self.options.time_scale), resources, 0.0)
         self.workforce.start(self.options.workers, spark=self.options.spark)
         self._await_workers(resources)
         pause, until = threading.Event(), time.monotonic() + self.options.timeout
@@ -209,7 +208,7 @@ class _Demo:
         """Whether processes are still to be started."""
         return len(self.watch.runs) < self.options.processes or time.monotonic() < no_more
 
-    def _start_some(self, starting: workload.Starting, resources: Resources, no_more: float) -> None:
+    def _start_some(self, starting: workload.WorkflowStarts, resources: Resources, no_more: float) -> None:
         """Start processes until there are as many as there should be at once, or the database is away."""
         while self._more(no_more) and len(self.watch.running()) < self.options.processes:
             try:
@@ -232,11 +231,11 @@ class _Demo:
         faults = sum(self.trouble.struck.values())
         self.progress.show(self.watch.standing(kills=self.workforce.kills, faults=faults))
 
-    def _report(self, resources: Resources, wall: float) -> Report:
+    def _report(self, resources: Resources, wall: float) -> DemoReport:
         runs = self.watch.runs
         self.watch.look_at_the_end(resources)
         lines, gone = ledger.read(self.ledger), self.destroyed
-        found = audit(lines, [run.ran for run in runs])
+        found = audit(lines, map(RunRecord.of, runs))
         beyond = {run.id: why for run in runs if gone is not None and (why := gone.unrecoverable(run)) is not None}
         return report(
             runs,
@@ -258,7 +257,7 @@ class _Demo:
         return {
             **self.settings.environment(),
             ledger.VARIABLE: str(self.ledger),
-            **failures.environment(self.options.fail, self.chaos.seed),
+            **failure_environment(self.options.fail, self.chaos.seed),
             "TMPDIR": str(self.scratch),  # what killed workers leave in it goes with the folder
         }
 

@@ -16,14 +16,14 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from recovery.demo.demo_report import Counts, Report
+from recovery.demo.demo_report import Counts, DemoReport
 
 PLAIN_EVERY = 2.0
 """Seconds between lines where there is no terminal."""
 
 
 @dataclass(slots=True)
-class Standing:
+class DemoFigures:
     """How far a demo is."""
 
     processes: int = 0
@@ -37,7 +37,7 @@ class Standing:
     counts: Counts = field(default_factory=Counts)
 
 
-class Progress:
+class Screen:
     """Shows a demo while the block runs."""
 
     def __init__(self, console: Console, title: str) -> None:
@@ -71,7 +71,7 @@ class Progress:
         """Something that is to stay on the screen."""
         self._console.print(text, soft_wrap=True)
 
-    def show(self, standing: Standing) -> None:
+    def show(self, standing: DemoFigures) -> None:
         """How far it is; as often as you like."""
         now = time.monotonic()
         if self._live:
@@ -80,14 +80,14 @@ class Progress:
             self._shown = now
             self._console.print(self._line(standing, now), soft_wrap=True)
 
-    def _line(self, at: Standing, now: float) -> str:
+    def _line(self, at: DemoFigures, now: float) -> str:
         faults = f"faults {at.faults}  " if at.faults else ""
         return (
             f"{now - self._began:5.1f} s  processes {at.finished}/{at.processes}  tasks {at.done}/{at.tasks}  "
             f"kills {at.kills}  {faults}requeued {at.counts.requeued}  stale rejected {at.counts.stale_rejected}"
         )
 
-    def _panel(self, at: Standing, now: float) -> RenderableType:
+    def _panel(self, at: DemoFigures, now: float) -> RenderableType:
         bars = Table.grid(padding=(0, 2))
         for name, done, total in (("processes", at.finished, at.processes), ("tasks", at.done, at.tasks)):
             bars.add_row(name, ProgressBar(total=total or 1, completed=done, width=40), f"{done}/{total}")
@@ -102,7 +102,7 @@ class Progress:
         return Group(bars, "", figures)
 
 
-def summary(report: Report) -> RenderableType:
+def summary(report: DemoReport) -> RenderableType:
     """The table at the end, and the verdict."""
     table = Table(box=None, show_header=False, padding=(0, 2))
     table.add_column(style="dim")
@@ -149,12 +149,12 @@ def _drilled(drill: Mapping[str, Any]) -> str:
     return f"times that {agree} the ledger; the longest: {longest}"
 
 
-def _why(report: Report) -> str:
+def _why(report: DemoReport) -> str:
     whys = Counter(why.partition(":")[0] for why in report.unrecoverable.values())
     return ", ".join(f"{why}: {count}" for why, count in whys.most_common(3))
 
 
-def _lag(report: Report) -> str:
+def _lag(report: DemoReport) -> str:
     if report.lag_p50 is None or report.lag_p99 is None:
         return ""
     return f"p50 {report.lag_p50:.2f} s, p99 {report.lag_p99:.2f} s late"

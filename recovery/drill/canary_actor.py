@@ -20,7 +20,7 @@ from recovery.drill.canary_orders import (
     LABEL,
     ORDER_TIMEOUT,
     STEPS,
-    Kind,
+    CanaryKind,
     Order,
     Victim,
     actor_preferences,
@@ -58,7 +58,7 @@ def canary_actor(app: Recovery, killer: Killer | None) -> Actor[..., Any]:
         attempt = current(CANARY)
         for tell in witnesses:
             tell(attempt.decision, order)
-        value = _DOES[Kind(order["kind"])](_Task(app, actor, killer, attempt, order))
+        value = _DOES[CanaryKind(order["kind"])](_CanaryTask(app, actor, killer, attempt, order))
         return {WORKER: worker_of(attempt.decision.worker or ""), **(value or {})}
 
     canary.__doc__ = "A task of `recovery drill`."
@@ -66,7 +66,7 @@ def canary_actor(app: Recovery, killer: Killer | None) -> Actor[..., Any]:
     return actor
 
 
-class _Task:
+class _CanaryTask:
     """What one attempt knows."""
 
     def __init__(
@@ -75,13 +75,13 @@ class _Task:
         self._app, self._actor, self._killer, self._attempt, self._told = app, actor, killer, attempt, told
 
     def round(self) -> None:
-        self._actor.schedule(order(Kind.STEP, left=STEPS - 1))
-        self._actor.options(delay=DELAY).schedule(order(Kind.WAIT))
-        self._actor.schedule(order(Kind.DROP))
+        self._actor.schedule(order(CanaryKind.STEP, left=STEPS - 1))
+        self._actor.options(delay=DELAY).schedule(order(CanaryKind.WAIT))
+        self._actor.schedule(order(CanaryKind.DROP))
 
     def step(self) -> None:
         if left := int(self._told["left"]):
-            self._actor.schedule(order(Kind.STEP, left=left - 1))
+            self._actor.schedule(order(CanaryKind.STEP, left=left - 1))
 
     def wait(self) -> None:
         """It has waited."""
@@ -135,11 +135,11 @@ class _Task:
         return self._killer.declines(victim)
 
 
-_DOES: dict[Kind, Callable[[_Task], dict[str, str] | None]] = {
-    Kind.ROUND: _Task.round,
-    Kind.STEP: _Task.step,
-    Kind.WAIT: _Task.wait,
-    Kind.DROP: _Task.drop,
-    Kind.CALL: _Task.call,
-    Kind.KILL: _Task.kill,
+_DOES: dict[CanaryKind, Callable[[_CanaryTask], dict[str, str] | None]] = {
+    CanaryKind.ROUND: _CanaryTask.round,
+    CanaryKind.STEP: _CanaryTask.step,
+    CanaryKind.WAIT: _CanaryTask.wait,
+    CanaryKind.DROP: _CanaryTask.drop,
+    CanaryKind.CALL: _CanaryTask.call,
+    CanaryKind.KILL: _CanaryTask.kill,
 }

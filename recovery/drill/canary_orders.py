@@ -39,7 +39,7 @@ PROCESS_TIMEOUT = 120.0
 """Seconds, and some times what recovery may take: by then a canary that has not ended is broken."""
 
 
-class Kind(StrEnum):
+class CanaryKind(StrEnum):
     """What a task of a canary does."""
 
     ROUND = "round"
@@ -62,7 +62,7 @@ class Victim(StrEnum):
 Order = Mapping[str, Any]
 
 
-def order(kind: Kind, **told: Any) -> dict[str, Any]:
+def order(kind: CanaryKind, **told: Any) -> dict[str, Any]:
     """What one task is told, as JSON."""
     return {"kind": kind.value, **told}
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from recovery import metrics
-from recovery.drill.promises import Promise, Step
-from recovery.drill.sightings import Canary, Outcome, Probe
+from recovery.drill.sightings import Canary, Probe, ProbeOutcome, PromisedTime, Step
 
-_WORST = (Outcome.FAILED, Outcome.LATE, Outcome.OK)
+_WORST = (ProbeOutcome.FAILED, ProbeOutcome.LATE, ProbeOutcome.OK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +18,7 @@ class Measured:
     """All times of one step."""
 
     step: Step
-    promise: Promise
+    promise: PromisedTime
     probes: Sequence[Probe]
 
     @property
@@ -28,17 +27,17 @@ class Measured:
         return sorted(probe.seconds for probe in self.probes if probe.seconds is not None)
 
     @property
-    def outcomes(self) -> dict[Outcome, int]:
+    def outcomes(self) -> dict[ProbeOutcome, int]:
         """How many were of each outcome."""
-        found = dict.fromkeys(Outcome, 0)
+        found = dict.fromkeys(ProbeOutcome, 0)
         for probe in self.probes:
             found[probe.outcome(self.promise)] += 1
         return found
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> ProbeOutcome:
         """The worst."""
-        return next(one for one in _WORST if self.outcomes[one] or one is Outcome.OK)
+        return next(one for one in _WORST if self.outcomes[one] or one is ProbeOutcome.OK)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -47,8 +46,8 @@ class Measured:
             "step": self.step.value,
             "outcome": self.outcome.value,
             "probes": len(self.probes),
-            "late": outcomes[Outcome.LATE],
-            "failed": outcomes[Outcome.FAILED],
+            "late": outcomes[ProbeOutcome.LATE],
+            "failed": outcomes[ProbeOutcome.FAILED],
             "median": round(statistics.median(seconds), 3) if seconds else None,
             "longest": round(seconds[-1], 3) if seconds else None,
             "promised": self.promise.seconds,
@@ -71,7 +70,7 @@ class Taker:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class DrillReport:
     """The figures of a drill."""
 
     drill: str
@@ -90,7 +89,7 @@ class Report:
     @property
     def good(self) -> bool:
         """Whether every promise was kept that was tried, and any was."""
-        return bool(self.steps) and all(one.outcome is Outcome.OK for one in self.steps)
+        return bool(self.steps) and all(one.outcome is ProbeOutcome.OK for one in self.steps)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -114,7 +113,7 @@ class Report:
                 metrics.DRILL_PROBES.labels(measured.step.value, probe.outcome(measured.promise).value).inc()
 
 
-def measured(probes: Iterable[Probe], promises: Mapping[Step, Promise]) -> list[Measured]:
+def measured(probes: Iterable[Probe], promises: Mapping[Step, PromisedTime]) -> list[Measured]:
     """Times by step, in order; of steps of which there are any."""
     by_step: dict[Step, list[Probe]] = {step: [] for step in Step}
     for probe in probes:

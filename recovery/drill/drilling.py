@@ -3,6 +3,14 @@ kills a worker. Whatever ends it, its canaries are removed before it ends; where
 themselves.
 
 It does not measure what it brings about itself: as many canaries wait for a slot at once as there are workers.
+
+`watch` runs drills one after the other, counted in this process's metrics: the promise itself on a dashboard.
+
+A server or a worker that is not there is what a probe is for: it counts as a start that failed, and the next drill
+tries again. Two versions at once are a deployment: that drill is left out and counts as nothing. So is, after the
+first, one that may not begin, since the canary is blocked or a worker that was killed is not back yet.
+
+Metrics: recovery_drill_seconds, recovery_drill_probes.
 """
 
 from __future__ import annotations
@@ -13,15 +21,15 @@ from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import dataclass
 
+from recovery import metrics
 from recovery.drill import readiness
-from recovery.drill.canary_orders import DELAY, HOLD, Kind, Victim
-from recovery.drill.drill_report import Report, Taker, measured
+from recovery.drill.canary_orders import DELAY, HOLD, CanaryKind, Victim
+from recovery.drill.drill_report import DrillReport, Taker, measured
 from recovery.drill.flock import Flock
-from recovery.drill.promises import Promise, Step, net, patience, promised
-from recovery.drill.sightings import Canary, Probe
+from recovery.drill.sightings import Canary, Probe, ProbeOutcome, PromisedTime, Step, net, patience, promised
 from recovery.engine import Resources
 from recovery.engine.operators.auditing import audited
-from recovery.errors import InputError, OtherVersion, ServerUnavailable
+from recovery.errors import BrokerError, InputError, OtherVersion, ServerUnavailable
 from recovery.records.ids import START_TASK, new_process_id
 
 LOOK_EVERY = 0.05
@@ -34,7 +42,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DrillPlan:
     """What a drill is to do. Raises InputError."""
 
     processes: int = 10
@@ -47,7 +55,7 @@ class Plan:
             raise InputError(f"--processes {self.processes}: must be 1 to {MAX_PROCESSES:,}")
 
 
-def run(resources: Resources, plan: Plan, tell: Tell = lambda _: None) -> Report:
+def run(resources: Resources, plan: DrillPlan, tell: Tell = lambda _: None) -> DrillReport:
     """Run a drill; what came of it. `tell` is told what is being done. Raises what `readiness.muster` does,
     StartRefused and StoreError; whatever it raises, it leaves no canary that it could remove."""
     drill_id = new_process_id()
@@ -62,7 +70,7 @@ def run(resources: Resources, plan: Plan, tell: Tell = lambda _: None) -> Report
 
 
 class _Drill:
-    def __init__(self, resources: Resources, plan: Plan, crew: readiness.Crew, drill_id: str, tell: Tell) -> None:
+    def __init__(self, resources: Resources, plan: DrillPlan, crew: readiness.Crew, drill_id: str, tell: Tell) -> None:
         self.id = drill_id
         self._resources, self._plan, self._crew, self._tell = resources, plan, crew, tell
         self._settings = resources.settings
@@ -105,7 +113,7 @@ class _Drill:
     def _start_some(self, wanted: int, waiting: int) -> None:
         for _ in range(min(wanted, len(self._crew.serving) - waiting)):
             try:
-                self.flock.start(Kind.ROUND)
+                self.flock.start(CanaryKind.ROUND)
             except ServerUnavailable:  # that nothing goes on is told when it has been so for long
                 return
 
@@ -117,7 +125,7 @@ class _Drill:
                 if not self._missing():
                     return
                 for _ in self._crew.serving:
-                    self.flock.start(Kind.CALL)
+                    self.flock.start(CanaryKind.CALL)
             except ServerUnavailable:
                 self._pause.wait(LOOK_EVERY)
             self._await(self._calls(), until)
@@ -133,7 +141,7 @@ class _Drill:
         step = Step.KILLED_WORKER if victim is Victim.WORKER else Step.KILLED_SLOT
         try:
             crew = readiness.muster(self._resources, kill=True)  # it is a while since the first look
-            canary = self.flock.start(Kind.KILL, victim, net=net(self._settings))
+            canary = self.flock.start(CanaryKind.KILL, victim, net=net(self._settings))
         except (InputError, OtherVersion, ServerUnavailable) as error:
             self._notes.append(f"{step.value} was not tried: {error}")
             return
@@ -154,7 +162,7 @@ class _Drill:
             self.flock.look()
 
     def _calls(self) -> list[Canary]:
-        return [one for one in self.flock.canaries if one.kind is Kind.CALL]
+        return [one for one in self.flock.canaries if one.kind is CanaryKind.CALL]
 
     def _stands_still_for(self) -> float:
         """Seconds in which something happens, if anything ever does."""
@@ -170,19 +178,19 @@ class _Drill:
         if unstarted > 0:
             self._notes.append(f"{unstarted} canaries were not started, since nothing went on")
 
-    def report(self) -> Report:
+    def report(self) -> DrillReport:
         """What came of it."""
         took = self.flock.took()
         # Of one that declined, or was called and has no worker yet, there is nothing to tell.
         told = [
             one
             for one in self.flock.canaries
-            if self.flock.declined(one) is None and not (one.kind is Kind.CALL and one.waits)
+            if self.flock.declined(one) is None and not (one.kind is CanaryKind.CALL and one.waits)
         ]
         probes = [probe for one in told for probe in one.probes(self.flock.worker_timeout)]
-        unstarted = self._plan.processes - sum(one.kind is Kind.ROUND for one in self.flock.canaries)
+        unstarted = self._plan.processes - sum(one.kind is CanaryKind.ROUND for one in self.flock.canaries)
         probes += [Probe(Step.START, "", START_TASK, None)] * unstarted
-        promises: dict[Step, Promise] = {
+        promises: dict[Step, PromisedTime] = {
             step: promised(step, self._settings, neighbours=self._neighbours) for step in Step
         }
         workers = [
@@ -190,7 +198,7 @@ class _Drill:
             *(Taker(one.name, False, 0) for one in self._crew.others),
         ]
         broken = [f"canary {one.id} broke: {one.error}" for one in self.flock.canaries if one.error]
-        return Report(
+        return DrillReport(
             drill=self.id,
             processes=len(self.flock.canaries),
             seconds=time.monotonic() - self._began,
@@ -200,3 +208,48 @@ class _Drill:
             left=self.left,
             notes=[*self._notes, *broken],
         )
+
+
+MIN_EVERY, MAX_EVERY = 10.0, 180.0
+"""Seconds. One takes some five, and the alert of those that fail looks for one in each of two times three minutes."""
+
+
+def watch(
+    resources: Resources,
+    plan: DrillPlan,
+    every: float,
+    show: Callable[[DrillReport], None],
+    tell: Tell,
+    ending: threading.Event | None = None,
+) -> None:
+    """Run a drill every so many seconds until `ending` is set, or something is raised that does not pass by itself.
+    `show` is given each report, `tell` what kept a drill from beginning. Raises InputError for the first alone."""
+    ending, first = ending or threading.Event(), True
+    while not ending.is_set():
+        began = time.monotonic()
+        try:
+            run_once(resources, plan, show, tell)
+        except InputError as error:
+            if first:
+                raise
+            tell(f"no drill: {error}")
+        first = False
+        ending.wait(max(0.0, every - (time.monotonic() - began)))
+
+
+def run_once(
+    resources: Resources, plan: DrillPlan, show: Callable[[DrillReport], None], tell: Tell
+) -> DrillReport | None:
+    """One drill, counted; None if it could not be run."""
+    try:
+        report = run(resources, plan)
+    except OtherVersion as error:
+        tell(f"no drill: {error}")
+        return None
+    except (ServerUnavailable, BrokerError) as error:
+        metrics.DRILL_PROBES.labels(Step.START.value, ProbeOutcome.FAILED.value).inc()
+        tell(f"no drill: {error}")
+        return None
+    report.count()
+    show(report)
+    return report

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from recovery.drill.canary_actor import DECLINED
-from recovery.drill.canary_orders import CANARY, LABEL, Kind, Victim, actor_preferences, order, type_preferences
+from recovery.drill.canary_orders import CANARY, LABEL, CanaryKind, Victim, actor_preferences, order, type_preferences
 from recovery.drill.sightings import Canary
 from recovery.engine import Resources, start_process
 from recovery.engine.actors.actor import encode_call
@@ -47,7 +47,7 @@ class Flock:
         """Seconds: of the canary, as an operator may have set it."""
         self.canaries: list[Canary] = []
 
-    def start(self, kind: Kind, victim: Victim | None = None, **told: float) -> Canary:
+    def start(self, kind: CanaryKind, victim: Victim | None = None, **told: float) -> Canary:
         """Start a canary. Raises ServerUnavailable, StartRefused."""
         said = order(kind, **({"victim": victim.value} if victim is not None else {}), **told)
         started = start_process(

@@ -1,4 +1,7 @@
-"""What records told of canaries while they ran, and the times that follow from that. Pure.
+"""The times of a drill: what is promised, in seconds, and what follows from canaries' records while they ran. Pure.
+
+All promised times follow from the settings, except MOMENT. These are the settings of whoever runs the drill: give it
+those of the workers. If a cluster has others, its times are others, and the drill says so.
 
 All moments are the database's: when a process was started, a task queued, claimed, finished. A task's record holds the
 last claim and the last requeue only, so that of an attempt that is lost is noted while it stands there. Where it was
@@ -13,10 +16,71 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from recovery.drill.canary_orders import DELAY, HOLD, STEPS, Kind, Victim
-from recovery.drill.promises import Promise, Step
+from recovery.drill.canary_orders import DELAY, HOLD, STEPS, CanaryKind, Victim
 from recovery.records import Decision, DecisionState
 from recovery.records.ids import START_TASK, child_task_id, worker_of
+from recovery.settings import Settings
+
+MOMENT = 1.0
+"""Seconds. What is known at once is acted on at once: a few writes and a message take milliseconds, and a pool looks
+for dead processes four times a second. The rest is for a machine that is busy. A free slot is taken for granted."""
+MIN_NET = 30.0
+"""Seconds, at least, that an attempt which kills has for its claim: it is not to be found by its deadline."""
+
+
+class Step(StrEnum):
+    """What is measured."""
+
+    START = "start"
+    """From the start of a process to its first attempt."""
+    STEP = "step"
+    """From the end of a task to the first attempt of the next."""
+    DELAY = "delay"
+    """From the time that a task was delayed until, to its first attempt."""
+    LOST_CLAIM = "lost_claim"
+    """From the deadline of a claim that nobody renews, to the task's requeue."""
+    KILLED_SLOT = "killed_slot"
+    """From the death of a pool process to the requeue of what it ran."""
+    KILLED_WORKER = "killed_worker"
+    """From the death of a worker to the requeue of what it ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromisedTime:
+    """So many seconds, and what they are made of."""
+
+    seconds: float
+    why: str
+
+
+def promised(step: Step, settings: Settings, *, neighbours: bool = False) -> PromisedTime:
+    """The time of a step. `neighbours`: of a killed worker, whether others live on its machine."""
+    beat, silence, scan = settings.heartbeat_interval, settings.heartbeat_timeout, settings.scan_interval
+    if step in (Step.START, Step.STEP):
+        return PromisedTime(MOMENT, "a free slot takes it at once")
+    if step in (Step.DELAY, Step.LOST_CLAIM):
+        return PromisedTime(scan + MOMENT, "scan_interval and a moment")
+    if not settings.events:
+        # Nobody acts on what could be known at once.
+        return PromisedTime(net(settings) + scan + MOMENT, "events are off: its deadline, scan_interval and a moment")
+    if step is Step.KILLED_SLOT:
+        return PromisedTime(MOMENT, "its worker sees it at once")
+    if neighbours:
+        return PromisedTime(beat + MOMENT, "a worker on its machine sees it: heartbeat_interval and a moment")
+    why = "nobody else is on its machine: heartbeat_timeout, heartbeat_interval, scan_interval and a moment"
+    return PromisedTime(silence + beat + scan + MOMENT, why)
+
+
+def net(settings: Settings) -> float:
+    """Seconds that an attempt which kills has for its claim."""
+    return max(MIN_NET, 2 * (settings.heartbeat_timeout + settings.heartbeat_interval + settings.scan_interval))
+
+
+def patience(promise: PromisedTime) -> float:
+    """Seconds after which what has not come counts as failed. Far enough beyond what is promised that what is only late
+    is told as such."""
+    return 2 * promise.seconds + 5.0
+
 
 EARLY = 0.05
 """Seconds before its time that a delayed task may begin: what the clocks of a replica set's members differ by, and
@@ -26,7 +90,7 @@ _STEP, _WAIT, _DROP = (child_task_id(START_TASK, 0, place) for place in range(3)
 """Tasks that a round schedules, in their order."""
 
 
-class Outcome(StrEnum):
+class ProbeOutcome(StrEnum):
     """What came of a probe."""
 
     OK = "ok"
@@ -43,11 +107,11 @@ class Probe:
     task: str
     seconds: float | None
 
-    def outcome(self, promise: Promise) -> Outcome:
+    def outcome(self, promise: PromisedTime) -> ProbeOutcome:
         """What it is against what was promised."""
         if self.seconds is None or (self.step is Step.DELAY and self.seconds < -EARLY):
-            return Outcome.FAILED
-        return Outcome.OK if self.seconds <= promise.seconds else Outcome.LATE
+            return ProbeOutcome.FAILED
+        return ProbeOutcome.OK if self.seconds <= promise.seconds else ProbeOutcome.LATE
 
 
 @dataclass(slots=True)
@@ -88,7 +152,7 @@ class Canary:
     """One canary: what it was told, and what was seen of it."""
 
     id: str
-    kind: Kind
+    kind: CanaryKind
     victim: Victim | None
     tasks: dict[str, Sighting]
     net: float = 0.0
@@ -127,13 +191,13 @@ class Canary:
         """The times that follow, of what has begun. `worker_timeout` is that of canaries."""
         start = self._seen(START_TASK)
         yield Probe(Step.START, self.id, START_TASK, _between(self.started, start.claimed))
-        if self.kind is Kind.KILL and start.claimed is not None:
+        if self.kind is CanaryKind.KILL and start.claimed is not None:
             death = self._death(start, worker_timeout)
             step = Step.KILLED_WORKER if self.kills_worker else Step.KILLED_SLOT
             yield Probe(step, self.id, START_TASK, _between(death, start.requeued))
-        if self.kind is Kind.ROUND and start.finished is not None:
+        if self.kind is CanaryKind.ROUND and start.finished is not None:
             yield from self._of_round(start.finished, worker_timeout)
-        elif self.kind is Kind.ROUND and start.claimed is not None:
+        elif self.kind is CanaryKind.ROUND and start.claimed is not None:
             yield Probe(Step.STEP, self.id, _STEP, None)  # none followed
 
     def _death(self, start: Sighting, worker_timeout: float) -> datetime | None:

@@ -8,6 +8,8 @@ runtimes and knows nothing of JSON, `loader` reads the file and builds the resul
 at once, in one `WorkflowError`, since a file with one mistake mostly has more. Nothing is mended or guessed:
 the workflow that is loaded is the one that its author wrote. The commands, files and machines that WfFormat
 also holds are not read.
+
+`workload` starts workflows as processes, for `recovery run` and the demo.
 """
 
 from recovery.wfformat.document import VERSIONS

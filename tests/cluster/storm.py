@@ -11,14 +11,14 @@ import redis
 from pymongo import MongoClient
 
 from recovery import Settings
-from recovery.demo import ledger, workload
+from recovery.demo import ledger
 from recovery.demo.app import APP
-from recovery.demo.audit import audit
+from recovery.demo.audit import RunRecord, audit
 from recovery.engine import Resources
 from recovery.records import ProcessState
 from recovery.stack import ChildProcess, Stack
 from recovery.store.views.overview import Overview
-from recovery.wfformat import Workflow, WorkflowTask, example_path, load
+from recovery.wfformat import Workflow, WorkflowTask, example_path, load, workload
 from tests.documents import database_of
 from tests.waiting import wait_until
 
@@ -124,7 +124,7 @@ class Storm:
         assert {run.state for run in self.runs} == {ProcessState.FINISHED}, [run.error for run in self.runs]
         workload.look(self.resources, self.runs)  # a second end would replace the first one's result
         workload.look_at_values(self.resources, self.runs)
-        found = audit(self.lines(), [run.ran for run in self.runs])
+        found = audit(self.lines(), map(RunRecord.of, self.runs))
         assert (found.lost, found.accepted_twice) == ({}, {})
         without = Overview(database_of(self.resources.store)).without_deadline()
         assert not any(without.values()), without

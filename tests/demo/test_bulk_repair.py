@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from recovery import operations
-from recovery.demo import bulk_repair
-from recovery.demo.bulk_repair import BulkRepair
+from recovery.demo import disaster
+from recovery.demo.disaster import BulkRepair
 from recovery.records import Operation, Phase
 from recovery.settings import Settings
 from tests.operations.ordering import Ordering
@@ -50,7 +50,7 @@ def at_work(world: Ordering) -> Iterator[None]:
 
 
 def test_who_is_at_it_is_killed_when_half_of_it_is_done(world: Ordering, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk_repair, "LOOK_EVERY", 0.05)
+    monkeypatch.setattr(disaster, "LOOK_EVERY", 0.05)
     database, seen = Database(world.settings), list[tuple[Operation, int]]()
     for _ in range(COUNT):
         database.add(graph_missing)

@@ -19,10 +19,10 @@ from pymongo import MongoClient
 from rich.console import Console
 
 from recovery.demo import faults, run, trouble, workforce
-from recovery.demo.demo_report import Report
-from recovery.demo.kinds import Kind
+from recovery.demo.chaos import FaultKind
+from recovery.demo.demo_report import DemoReport
 from recovery.demo.options import Options
-from recovery.demo.screen import Progress
+from recovery.demo.screen import Screen
 from recovery.settings import Settings
 
 pytestmark = pytest.mark.cluster
@@ -48,8 +48,8 @@ def _made(path: Path) -> str:
     return str(path)
 
 
-def run_demo(options: Options) -> Report:
-    with Progress(Console(file=io.StringIO()), "a demo") as progress:
+def run_demo(options: Options) -> DemoReport:
+    with Screen(Console(file=io.StringIO()), "a demo") as progress:
         return run.run(options, progress)
 
 
@@ -100,7 +100,9 @@ def test_applied_results_that_are_erased(demo: Settings) -> None:
 @pytest.mark.soak
 @pytest.mark.usefixtures("demo")
 def test_late_results_that_overwrite_accepted_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trouble, "faults", lambda *of: {Kind.WORKER_FROZEN: faults.faults(*of)[Kind.WORKER_FROZEN]})
+    monkeypatch.setattr(
+        trouble, "faults", lambda *of: {FaultKind.WORKER_FROZEN: faults.faults(*of)[FaultKind.WORKER_FROZEN]}
+    )
     for module in (run, workforce):
         monkeypatch.setattr(module, "APP", OVERWRITING)
     # A process for each that ends would only make it longer: eight last until the first one frozen is awake again.
@@ -112,7 +114,9 @@ def test_late_results_that_overwrite_accepted_ones(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("demo")
 def test_a_run_without_late_results_says_that_it_proved_nothing_about_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trouble, "faults", lambda *of: {Kind.BEAT_KILLED: faults.faults(*of)[Kind.BEAT_KILLED]})
+    monkeypatch.setattr(
+        trouble, "faults", lambda *of: {FaultKind.BEAT_KILLED: faults.faults(*of)[FaultKind.BEAT_KILLED]}
+    )
     found = run_demo(Options(processes=1, workers=1, chaos=True, kill_every=60.0, time_scale=0.01, timeout=60.0))
     assert found.good
     assert found.stale_results == 0

@@ -10,8 +10,8 @@ from typing import Any
 import psutil
 import pytest
 
-from recovery.demo.kinds import Kind
-from recovery.drill.promises import Step
+from recovery.demo.chaos import FaultKind
+from recovery.drill.sightings import Step
 from recovery.rules import Rule
 from recovery.settings import Settings
 from tests.cli import schemas
@@ -82,11 +82,11 @@ def test_chaos(tmp_path: Path, seconds: int) -> None:
     assert found["processes"] == found["finished"] >= 4
     assert (found["lost"], found["accepted_twice"], found["live_without_deadline"]) == (0, 0, 0)
     assert done.stderr.count("fault: ") == sum(found["faults"].values()) > 0
-    assert set(found["faults"]) <= set(Kind)
+    assert set(found["faults"]) <= set(FaultKind)
     assert set(found["repairs"]) <= set(Rule)
     assert bool(found["notes"]) != bool(found["stale_results"]), "stale results, or that nothing is proved about them"
     if seconds > 60:
-        assert set(found["faults"]) == set(Kind)
+        assert set(found["faults"]) == set(FaultKind)
         assert found["stale_results"] > 0
         check_drill(found["drill"])
     # Killed by then, and the last of them may be about to end.
@@ -119,7 +119,7 @@ def test_ten_minutes_of_chaos_while_a_third_of_all_attempts_fails(tmp_path: Path
     found = schemas.read("demo", done.stdout)
     assert found["processes"] == found["finished"]
     assert (found["lost"], found["accepted_twice"], found["live_without_deadline"]) == (0, 0, 0)
-    assert set(found["faults"]) == set(Kind)
+    assert set(found["faults"]) == set(FaultKind)
     assert found["retried"] > 100
 
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from recovery.demo.audit import Audit
-from recovery.demo.demo_report import Counts, InjectedFaults, Report, report
-from recovery.demo.workload import Run
+from recovery.demo.demo_report import Counts, DemoReport, InjectedFaults, report
 from recovery.records import ProcessState
 from recovery.wfformat import Workflow
+from recovery.wfformat.workload import Run
 
 FINISHED = Run("p", Workflow(name="some", path=Path("some.json"), tasks=()), state=ProcessState.FINISHED)
 
 
-def judged(run: Run = FINISHED, live_without_deadline: int = 0, **found: Any) -> Report:
+def judged(run: Run = FINISHED, live_without_deadline: int = 0, **found: Any) -> DemoReport:
     audit = Audit(executions=1, **found)
     return report(
         [run],

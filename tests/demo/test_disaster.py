@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from recovery.demo.audit import COLLECT, Audit
-from recovery.demo.bulk_repair import FEW
-from recovery.demo.disaster import Destroyed
+from recovery.demo.disaster import FEW, Destroyed
 from recovery.demo.ledger import Line
-from recovery.demo.workload import Run
 from recovery.records import Decision, DecisionState, ProcessState
 from recovery.settings import Settings
 from recovery.store import Store, layout, schema
 from recovery.wfformat import example_path, load
+from recovery.wfformat.workload import Run
 from tests.cli import schemas
 from tests.cli.command import recovery
 from tests.store.writing import put

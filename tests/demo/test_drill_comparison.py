@@ -12,10 +12,9 @@ import pytest
 from recovery.demo import ledger
 from recovery.demo.drill_comparison import Compared, compare
 from recovery.demo.ledger import Flight
-from recovery.drill.canary_orders import DELAY, HOLD, WORKER_TIMEOUT, Kind, Victim
-from recovery.drill.drill_report import Report, measured
-from recovery.drill.promises import Step, promised
-from recovery.drill.sightings import Canary, Sighting
+from recovery.drill.canary_orders import DELAY, HOLD, WORKER_TIMEOUT, CanaryKind, Victim
+from recovery.drill.drill_report import DrillReport, measured
+from recovery.drill.sightings import Canary, Sighting, Step, promised
 from recovery.records.ids import START_TASK, child_task_id, new_process_id, started_at
 from recovery.settings import Settings
 
@@ -49,8 +48,8 @@ def flown(
 
 def flight() -> tuple[list[Canary], list[Flight]]:
     """A round and a kill of a worker, as they were."""
-    canary = Canary(new_process_id(), Kind.ROUND, None, {})
-    killer = Canary(new_process_id(), Kind.KILL, Victim.WORKER, {})
+    canary = Canary(new_process_id(), CanaryKind.ROUND, None, {})
+    killer = Canary(new_process_id(), CanaryKind.KILL, Victim.WORKER, {})
     for one in (canary, killer):
         one.started, one.ended = started_at(one.id), True
     lines = [
@@ -67,7 +66,7 @@ def flight() -> tuple[list[Canary], list[Flight]]:
 def held(canaries: list[Canary], lines: list[Flight]) -> Compared:
     promises = {step: promised(step, Settings()) for step in Step}
     probes = [probe for one in canaries for probe in one.probes(WORKER_TIMEOUT)]
-    report = Report("d", len(canaries), 1.0, measured(probes, promises), (), canaries)
+    report = DrillReport("d", len(canaries), 1.0, measured(probes, promises), (), canaries)
     return compare(report, lines)
 
 

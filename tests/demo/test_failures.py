@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.demo import failures
-from recovery.demo.failures import Failure
+from recovery.demo import app
+from recovery.demo.app import InjectedFailure
 from recovery.demo.options import Options
 from recovery.errors import InputError
 from recovery.retry import SHIPPED, classify
@@ -14,7 +14,7 @@ from recovery.retry import SHIPPED, classify
 def outcomes(tasks: int = 1000) -> list[str]:
     found = []
     for task in range(tasks):
-        failure = Failure(f"1/t{task}", 1)
+        failure = InjectedFailure(f"1/t{task}", 1)
         try:
             failure.before()
             failure.after()
@@ -28,7 +28,7 @@ def outcomes(tasks: int = 1000) -> list[str]:
 
 def test_a_part_of_attempts_fails_by_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     def of(seed: int) -> list[str]:
-        for name, value in failures.environment(0.33, seed).items():
+        for name, value in app.failure_environment(0.33, seed).items():
             monkeypatch.setenv(name, value)
         return outcomes()
 
@@ -39,7 +39,7 @@ def test_a_part_of_attempts_fails_by_the_seed(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_none_fails_unless_it_was_asked_for() -> None:
-    assert failures.environment(0, 7) == {}
+    assert app.failure_environment(0, 7) == {}
     assert set(outcomes(100)) == {""}
 
 

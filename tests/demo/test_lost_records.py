@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.demo.kinds import FAILOVERS, Kind
-from recovery.demo.lost_records import BY_FAILOVER, BY_NOTHING, unexplained
+from recovery.demo.chaos import FAILOVERS, FaultKind
+from recovery.demo.demo_report import BY_FAILOVER, BY_NOTHING, unexplained
 from recovery.rules import Rule
 
-NO_FAILOVER = {kind.value: 3 for kind in Kind if kind not in FAILOVERS}
+NO_FAILOVER = {kind.value: 3 for kind in FaultKind if kind not in FAILOVERS}
 
 
 @pytest.mark.parametrize("rule", [Rule.FINISHED_UNDECIDED, Rule.DEAD_LINK, Rule.CYCLE, Rule.DEADLINE_MISSING])
 def test_nothing_that_a_demo_breaks_explains_it(rule: Rule) -> None:
-    every_fault = {kind.value: 3 for kind in Kind}
+    every_fault = {kind.value: 3 for kind in FaultKind}
     assert [text for text in unexplained({rule.value: 10}, every_fault) if rule in text and "10" in text]
 
 

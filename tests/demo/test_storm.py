@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from recovery.demo.chaos import Chaos
+from recovery.demo.chaos import Chaos, FaultKind
 from recovery.demo.faults import Broken, Fault, faults
-from recovery.demo.kinds import Kind
-from recovery.demo.storm import Storm
+from recovery.demo.trouble import Storm
 from recovery.demo.workforce import Workforce
 from recovery.engine import Resources
 from recovery.errors import ServerError
@@ -22,33 +21,33 @@ from recovery.stack import Stack
 from tests.waiting import wait_until
 
 OF_SERVERS = {
-    Kind.PRIMARY_KILLED,
-    Kind.PRIMARY_STEPPED_DOWN,
-    Kind.PRIMARY_FROZEN,
-    Kind.PRIMARY_LOST,
-    Kind.MONGODB_AWAY,
-    Kind.VALKEY_KILLED,
-    Kind.VALKEY_LOST,
+    FaultKind.PRIMARY_KILLED,
+    FaultKind.PRIMARY_STEPPED_DOWN,
+    FaultKind.PRIMARY_FROZEN,
+    FaultKind.PRIMARY_LOST,
+    FaultKind.MONGODB_AWAY,
+    FaultKind.VALKEY_KILLED,
+    FaultKind.VALKEY_LOST,
 }
 
 
 def test_each_kind_comes_once_before_one_comes_again() -> None:
-    kinds = list(Kind)
+    kinds = list(FaultKind)
     drawn = list(islice(Chaos(1, seed=7).deck(kinds), 2 * len(kinds)))
     assert sorted(drawn[: len(kinds)]) == sorted(drawn[len(kinds) :]) == sorted(kinds)
     assert drawn == list(islice(Chaos(1, seed=7).deck(kinds), 2 * len(kinds)))
     assert drawn != list(islice(Chaos(1, seed=8).deck(kinds), 2 * len(kinds)))
 
 
-def possible(stack: Stack) -> set[Kind]:
+def possible(stack: Stack) -> set[FaultKind]:
     chaos = Chaos(0, seed=1)
     unused = Resources.connect(load(mongo_uri="mongodb://unused", broker_url="redis://unused"))
     return set(faults(stack, Workforce(stack, {}, chaos, Path()), unused, chaos))
 
 
 def test_servers_of_others_are_left_alone(tmp_path: Path) -> None:
-    assert possible(Stack(tmp_path, mongo_uri="mongodb://m", broker_url="redis://r")) == set(Kind) - OF_SERVERS
-    assert possible(Stack(tmp_path, mongo_nodes=3)) == set(Kind)
+    assert possible(Stack(tmp_path, mongo_uri="mongodb://m", broker_url="redis://r")) == set(FaultKind) - OF_SERVERS
+    assert possible(Stack(tmp_path, mongo_nodes=3)) == set(FaultKind)
 
 
 class Told:
@@ -59,7 +58,7 @@ class Told:
         self.mended: list[str] = []
         self.over = False
 
-    def __call__(self, kind: Kind) -> Fault:
+    def __call__(self, kind: FaultKind) -> Fault:
         @contextmanager
         def fault() -> Iterator[Broken]:
             yield Broken(kind.value, lambda: self.over)
@@ -70,19 +69,19 @@ class Told:
 
 def test_what_is_broken_is_mended_when_the_storm_is_over() -> None:
     told = Told()
-    storm = Storm({Kind.WORKER_FROZEN: told(Kind.WORKER_FROZEN)}, Chaos(0, seed=1), 0.0, told.broken.append)
+    storm = Storm({FaultKind.WORKER_FROZEN: told(FaultKind.WORKER_FROZEN)}, Chaos(0, seed=1), 0.0, told.broken.append)
     storm.start()
     wait_until(lambda: told.broken, 5, "a fault")
     storm.stop()
     storm.check()
     assert told.mended == told.broken == ["worker_frozen"]
-    assert storm.struck == Counter({Kind.WORKER_FROZEN: 1})
+    assert storm.struck == Counter({FaultKind.WORKER_FROZEN: 1})
 
 
 def test_what_has_come_about_is_mended_before_its_time() -> None:
     told = Told()
     told.over = True
-    storm = Storm({Kind.WORKER_FROZEN: told(Kind.WORKER_FROZEN)}, Chaos(0, seed=1), 0.0, told.broken.append)
+    storm = Storm({FaultKind.WORKER_FROZEN: told(FaultKind.WORKER_FROZEN)}, Chaos(0, seed=1), 0.0, told.broken.append)
     storm.start()
     wait_until(lambda: len(told.mended) > 2, 5, "faults that are mended at once, and not after 20 s each")
     storm.stop()
@@ -91,7 +90,7 @@ def test_what_has_come_about_is_mended_before_its_time() -> None:
 
 def test_once_it_has_ended_nothing_new_is_broken_and_what_was_is_mended() -> None:
     told = Told()
-    storm = Storm({Kind.WORKER_FROZEN: told(Kind.WORKER_FROZEN)}, Chaos(0, seed=1), 0.0, told.broken.append)
+    storm = Storm({FaultKind.WORKER_FROZEN: told(FaultKind.WORKER_FROZEN)}, Chaos(0, seed=1), 0.0, told.broken.append)
     storm.start()
     wait_until(lambda: told.broken, 5, "a fault")
     storm.end()
@@ -102,7 +101,7 @@ def test_once_it_has_ended_nothing_new_is_broken_and_what_was_is_mended() -> Non
 
 def test_a_storm_that_is_stopped_in_a_pause() -> None:
     told = Told()
-    storm = Storm({Kind.WORKER_FROZEN: told(Kind.WORKER_FROZEN)}, Chaos(0, seed=1), 600.0, told.broken.append)
+    storm = Storm({FaultKind.WORKER_FROZEN: told(FaultKind.WORKER_FROZEN)}, Chaos(0, seed=1), 600.0, told.broken.append)
     storm.stop()
     storm.start()
     storm.stop()
@@ -115,7 +114,7 @@ def test_what_goes_wrong_with_a_fault_is_told() -> None:
         raise ServerError("does not start")
         yield Broken("")
 
-    storm = Storm({Kind.VALKEY_KILLED: fault}, Chaos(0, seed=1), 0.0, print)
+    storm = Storm({FaultKind.VALKEY_KILLED: fault}, Chaos(0, seed=1), 0.0, print)
     storm.start()
     wait_until(storm.failed, 5, "the failure")
     with pytest.raises(ServerError, match="does not start"):

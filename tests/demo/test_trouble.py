@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from recovery.demo import trouble
-from recovery.demo.chaos import Chaos
-from recovery.demo.kinds import Kind
+from recovery.demo.chaos import Chaos, FaultKind
 from recovery.demo.options import Options
 from recovery.demo.trouble import Trouble
 from recovery.demo.workforce import Workforce
@@ -38,7 +37,7 @@ def test_no_fault_once_the_time_is_over(
     clock: Clock, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = Told()
-    monkeypatch.setattr(trouble, "faults", lambda *_: {Kind.BEAT_KILLED: told(Kind.BEAT_KILLED)})
+    monkeypatch.setattr(trouble, "faults", lambda *_: {FaultKind.BEAT_KILLED: told(FaultKind.BEAT_KILLED)})
     options = Options(chaos=True, kill_every=0.0, go_on=10.0)
     found, resources = troubled(options, settings, tmp_path, told, Chaos(0, seed=1))
     found.start(resources)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from recovery import Recovery, Settings
-from recovery.demo.unfinished import standing
+from recovery.demo.watching import standing
 from recovery.rules import Rule
 from tests.world import World, by_message_only
 

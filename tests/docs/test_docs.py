@@ -18,7 +18,7 @@ from rich.console import Console
 
 from recovery import ProcessBroken, Recovery, Settings, metrics
 from recovery.cli.start_commands import value
-from recovery.demo.demo_report import Report
+from recovery.demo.demo_report import DemoReport
 from recovery.demo.screen import summary
 from recovery.metrics.collectors import ServerCollector
 from recovery.queue import Broker
@@ -154,7 +154,7 @@ def test_the_demo_prints_what_the_readme_shows() -> None:
     requeued, p50, p99 = re.search(rf"tasks requeued +(\d+) +p50 ({number}) s, p99 ({number}) s", shown).groups()  # type: ignore[union-attr]
     seconds = re.search(rf"20 of 20 +in ({number}) s", shown)[1]  # type: ignore[index]
     applied, lost = re.search(r"decision not applied (\d+), worker lost (\d+)", shown).groups()  # type: ignore[union-attr]
-    report = Report(
+    report = DemoReport(
         processes=20, finished=20, tasks=240, executions=240, requeued=int(requeued), stale_rejected=0, stale_results=0,
         accepted_twice=0, lost=0, wall_seconds=float(seconds), lag_p50=float(p50), lag_p99=float(p99), kills=int(kills),
         seed=int(seed), faults={}, repairs={"DECISION_NOT_APPLIED": int(applied), "WORKER_LOST": int(lost)},

@@ -10,7 +10,7 @@ import pytest
 
 from recovery.drill import canary_actor as canary
 from recovery.drill.canary_actor import DECLINED, canary_actor
-from recovery.drill.canary_orders import CANARY, Kind, Victim, order
+from recovery.drill.canary_orders import CANARY, CanaryKind, Victim, order
 from recovery.drill.flock import Flock
 from recovery.drill.sightings import Canary
 from recovery.records import Worker
@@ -67,7 +67,7 @@ def value(world: World, one: Canary) -> dict[str, Any]:
 
 
 def kill(world: World, victim: Victim = Victim.WORKER) -> Canary:
-    return Flock(world.app.resources, "d1").start(Kind.KILL, victim, net=30.0)
+    return Flock(world.app.resources, "d1").start(CanaryKind.KILL, victim, net=30.0)
 
 
 @pytest.mark.parametrize("victim", Victim)
@@ -129,8 +129,8 @@ def test_what_was_stopped_meanwhile_kills_nothing(world: World, hand: Hand, monk
 
 
 def test_a_process_that_no_drill_has_made_kills_nothing(world: World, hand: Hand) -> None:
-    process_id = world.start(CANARY, order(Kind.KILL, victim="worker", net=30.0))
-    assert value(world, Canary(process_id, Kind.KILL, Victim.WORKER, {}))[DECLINED] == "it is of no drill"
+    process_id = world.start(CANARY, order(CanaryKind.KILL, victim="worker", net=30.0))
+    assert value(world, Canary(process_id, CanaryKind.KILL, Victim.WORKER, {}))[DECLINED] == "it is of no drill"
     assert hand.killed == []
 
 
@@ -139,7 +139,7 @@ def test_a_task_of_another_process_kills_nothing(world: World, hand: Hand) -> No
 
     @world.app.process()
     def other() -> Any:
-        return world.app.actors[CANARY].schedule(order(Kind.KILL, victim="worker", net=30.0))
+        return world.app.actors[CANARY].schedule(order(CanaryKind.KILL, victim="worker", net=30.0))
 
     assert world.run(other)[DECLINED] == "no running canary says so"
     assert hand.killed == []

@@ -6,16 +6,15 @@ import pytest
 from prometheus_client import REGISTRY
 
 from recovery.cli.drill_commands import show, show_line
-from recovery.drill.drill_report import Report, Taker, measured
-from recovery.drill.promises import Step, promised
-from recovery.drill.sightings import Probe
+from recovery.drill.drill_report import DrillReport, Taker, measured
+from recovery.drill.sightings import Probe, Step, promised
 from recovery.settings import Settings
 from tests.cli import schemas
 
 
-def report(*seconds: float | None, step: Step = Step.DELAY) -> Report:
+def report(*seconds: float | None, step: Step = Step.DELAY) -> DrillReport:
     promises = {one: promised(one, Settings()) for one in Step}
-    return Report(
+    return DrillReport(
         drill="d1",
         processes=2,
         seconds=5.0,

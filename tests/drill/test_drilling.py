@@ -16,12 +16,10 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 from recovery.drill import drilling as run
-from recovery.drill import probe
 from recovery.drill.canary_orders import CANARY
-from recovery.drill.drill_report import Report
-from recovery.drill.drilling import Plan
-from recovery.drill.promises import Promise
-from recovery.drill.sightings import Outcome
+from recovery.drill.drill_report import DrillReport
+from recovery.drill.drilling import DrillPlan
+from recovery.drill.sightings import ProbeOutcome, PromisedTime
 from recovery.errors import ServerUnavailable
 from recovery.stack.server_process import free_port
 from recovery.store import schema
@@ -37,15 +35,15 @@ pytestmark = pytest.mark.cluster
 KILLS = {"drill_kill": True}
 
 
-def outcomes(report: Report) -> dict[str, str]:
+def outcomes(report: DrillReport) -> dict[str, str]:
     """{step: what came of it}; on a busy machine what is promised may come late."""
-    return {one.step.value: "failed" if one.outcome is Outcome.FAILED else "came" for one in report.steps}
+    return {one.step.value: "failed" if one.outcome is ProbeOutcome.FAILED else "came" for one in report.steps}
 
 
 def wait_only(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """What is not there so soon after its time never comes."""
 
-    def patience(promise: Promise) -> float:
+    def patience(promise: PromisedTime) -> float:
         return promise.seconds + seconds
 
     monkeypatch.setattr(run, "patience", patience)
@@ -90,7 +88,7 @@ def test_workers_that_took_none_are_called(cluster: Cluster, monkeypatch: pytest
     for _ in range(2):
         cluster.worker(wait=False)
     wait_until(lambda: cluster.database["workers"].count_documents({"queues": CANARY}) == 2, 30, "both workers")
-    found = run.run(cluster.app.resources, Plan())
+    found = run.run(cluster.app.resources, DrillPlan())
     assert [one.canaries > 0 for one in found.workers] == [True, True]
     assert all(one.ended for one in found.canaries) and nothing_left(cluster)
 
@@ -105,7 +103,7 @@ def test_a_store_that_takes_no_calls(cluster: Cluster, monkeypatch: pytest.Monke
     monkeypatch.setattr(run, "CALL_TIMEOUT", 0.3)
     monkeypatch.setattr(run.Flock, "start", away)
     cluster.worker()
-    found = run.run(cluster.app.resources, Plan())
+    found = run.run(cluster.app.resources, DrillPlan())
     assert [one.canaries for one in found.workers] == [0]
     assert outcomes(found) == {"start": "failed"} and not found.good
 
@@ -114,7 +112,7 @@ def test_kills(cluster: Cluster) -> None:
     cluster.settings = cluster.settings.model_copy(update=KILLS)
     cluster.beat()
     workers = [cluster.worker() for _ in range(2)]
-    found = run.run(cluster.app.resources, Plan(processes=1, kill=True, why="a test"))
+    found = run.run(cluster.app.resources, DrillPlan(processes=1, kill=True, why="a test"))
     assert outcomes(found) == dict.fromkeys(
         ("start", "step", "delay", "lost_claim", "killed_slot", "killed_worker"), "came"
     )
@@ -150,7 +148,7 @@ def test_threads_are_not_killed_one_by_one(cluster: Cluster) -> None:
     cluster.beat()
     for _ in range(2):
         cluster.worker(pool="threads")
-    found = run.run(cluster.app.resources, Plan(processes=1, kill=True))
+    found = run.run(cluster.app.resources, DrillPlan(processes=1, kill=True))
     assert "killed_slot" not in outcomes(found) and outcomes(found)["killed_worker"] == "came"
     assert [note for note in found.notes if "its pool is of threads" in note]
     assert sum(one.running for one in cluster.stack.workers) == 1
@@ -162,7 +160,7 @@ def test_a_scanner_that_is_off(cluster: Cluster, monkeypatch: pytest.MonkeyPatch
     wait_only(monkeypatch, 1.0)
     cluster.beat()
     cluster.worker(scanners=False)
-    found = run.run(cluster.app.resources, Plan(processes=2))
+    found = run.run(cluster.app.resources, DrillPlan(processes=2))
     assert outcomes(found) == {"start": "came", "step": "came", "delay": "failed", "lost_claim": "failed"}
     assert not found.good and found.left == 0 and nothing_left(cluster)
     assert any("had not ended" in note for note in found.notes)
@@ -179,15 +177,15 @@ def test_a_scanner_that_comes_late(cluster: Cluster, monkeypatch: pytest.MonkeyP
         query = {"actor": CANARY, "state": {"$in": ["delayed", "working"]}, "recoveryTime": {"$lt": late}}
         return cluster.database["decisions"].count_documents(query) == 2
 
-    found: list[Report] = []
-    drill = threading.Thread(target=lambda: found.append(run.run(cluster.app.resources, Plan(processes=1))))
+    found: list[DrillReport] = []
+    drill = threading.Thread(target=lambda: found.append(run.run(cluster.app.resources, DrillPlan(processes=1))))
     drill.start()
     wait_until(overdue, 30, "a delay and a claim that are over")
     cluster.beat()
     drill.join(90)
     steps = {one.step.value: one for one in found[0].steps}
     for step in ("delay", "lost_claim"):
-        assert steps[step].outcome is Outcome.LATE and steps[step].seconds[-1] > 2.5
+        assert steps[step].outcome is ProbeOutcome.LATE and steps[step].seconds[-1] > 2.5
     assert not found[0].good
 
 
@@ -201,7 +199,7 @@ def test_what_was_killed_and_is_not_requeued(cluster: Cluster, monkeypatch: pyte
     cluster.beat()
     for _ in range(2):
         cluster.worker(events=False)
-    found = run.run(cluster.app.resources, Plan(processes=1, kill=True))
+    found = run.run(cluster.app.resources, DrillPlan(processes=1, kill=True))
     assert outcomes(found)["killed_slot"] == outcomes(found)["killed_worker"] == "failed"
     assert outcomes(found)["lost_claim"] == "came"
 
@@ -241,7 +239,7 @@ def test_killed_its_canaries_end_by_themselves_and_are_removed_by_the_next(clust
     )
     cluster.beat()
     wait_until(lambda: processes.count_documents({"state": "broken"}) == 3, 30, "the end of their time")
-    found = run.run(cluster.app.resources, Plan(processes=1))
+    found = run.run(cluster.app.resources, DrillPlan(processes=1))
     assert "removed 3 canaries of drills that were cut off" in found.notes
     assert nothing_left(cluster)
 
@@ -272,7 +270,7 @@ def test_a_probe_without_a_worker_counts_a_start_that_failed(cluster: Cluster) -
     before = REGISTRY.get_sample_value("recovery_drill_probes_total", labels) or 0
     said: list[str] = []
     shown: list[Any] = []
-    assert probe.run_once(cluster.app.resources, Plan(), shown.append, said.append) is None
+    assert run.run_once(cluster.app.resources, DrillPlan(), shown.append, said.append) is None
     assert REGISTRY.get_sample_value("recovery_drill_probes_total", labels) == before + 1
     assert said and "no worker lives" in said[0] and not shown
 

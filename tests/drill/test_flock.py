@@ -6,9 +6,9 @@ import pytest
 
 from recovery.drill import drilling as run
 from recovery.drill.canary_actor import canary_actor
-from recovery.drill.canary_orders import CANARY, Kind
+from recovery.drill.canary_orders import CANARY, CanaryKind
 from recovery.drill.flock import Flock
-from recovery.drill.promises import Step
+from recovery.drill.sightings import Step
 from recovery.installed import library_version
 from recovery.records import Worker
 from recovery.settings import Settings
@@ -25,7 +25,7 @@ def world(emptied: Settings) -> World:
 
 def test_one_that_is_damaged_is_told_and_the_others_are_measured(world: World) -> None:
     drill = Flock(world.app.resources, "d1")
-    whole, damaged = drill.start(Kind.CALL), drill.start(Kind.CALL)
+    whole, damaged = drill.start(CanaryKind.CALL), drill.start(CanaryKind.CALL)
     world.bring_to_end(whole.id)
     world.store.database["decisions"].update_one(
         {"_id": f"{damaged.id}/start"}, {"$set": {"attempts": "many"}}, bypass_document_validation=True

@@ -7,9 +7,8 @@ import threading
 import pytest
 
 from recovery.drill.canary_orders import CANARY, actor_preferences
-from recovery.drill.drill_report import Report
-from recovery.drill.drilling import Plan, run
-from recovery.drill.probe import watch
+from recovery.drill.drill_report import DrillReport
+from recovery.drill.drilling import DrillPlan, run, watch
 from recovery.drill.readiness import muster
 from recovery.engine import Resources
 from recovery.errors import InputError, OtherVersion, ServerUnavailable
@@ -44,13 +43,13 @@ def test_who_lives(resources: Resources) -> None:
 
 def test_without_a_worker(resources: Resources) -> None:
     with pytest.raises(ServerUnavailable, match=r"no worker lives in database test_\w+: start one with `recovery work"):
-        run(resources, Plan())
+        run(resources, DrillPlan())
 
 
 def test_without_one_that_serves_it(resources: Resources) -> None:
     beat(resources, "mail", queues=("mail",))
     with pytest.raises(ServerUnavailable, match=r"none of 1 .* serves recovery\.canary: .*RECOVERY_CANARY"):
-        run(resources, Plan())
+        run(resources, DrillPlan())
 
 
 @pytest.mark.parametrize(("version", "told"), [("9.0.0", "9.0.0"), (None, "too old to tell its version")])
@@ -58,7 +57,7 @@ def test_workers_of_another_version(resources: Resources, version: str | None, t
     beat(resources, "one")
     beat(resources, "two", version=version)
     with pytest.raises(OtherVersion, match=rf"this is version {library_version()}, .* of another: two \({told}\)"):
-        run(resources, Plan())
+        run(resources, DrillPlan())
 
 
 def test_records_of_another_version(resources: Resources) -> None:
@@ -67,7 +66,7 @@ def test_records_of_another_version(resources: Resources) -> None:
     database.command("collMod", "decisions", validator={})
     try:
         with pytest.raises(OtherVersion, match=r"not those of version .*: validator of decisions; `recovery init`"):
-            run(resources, Plan())
+            run(resources, DrillPlan())
     finally:
         resources.store.layout.create()
 
@@ -76,14 +75,14 @@ def test_while_it_is_blocked(resources: Resources) -> None:
     beat(resources, "one")
     resources.store.actors.block(CANARY)
     with pytest.raises(InputError, match=r"recovery\.canary is blocked, .*`recovery actor unblock"):
-        run(resources, Plan())
+        run(resources, DrillPlan())
 
 
 def test_kills_where_a_worker_does_not_allow_it(resources: Resources) -> None:
     beat(resources, "one", drill_kill=True)
     beat(resources, "two")
     with pytest.raises(InputError, match=r"--kill: .* may not be killed by a drill: two; .*RECOVERY_DRILL_KILL=true"):
-        run(resources, Plan(kill=True))
+        run(resources, DrillPlan(kill=True))
     (entry,) = resources.store.audit_log.newest(1)
     assert (entry.what, entry.target) == ("drill", "kill") and (entry.outcome or "").startswith("refused: ")
 
@@ -92,27 +91,27 @@ def test_kills_of_the_only_worker(resources: Resources) -> None:
     beat(resources, "one", drill_kill=True)
     beat(resources, "mail", queues=("mail",))
     with pytest.raises(InputError, match="one is the only worker that serves"):
-        run(resources, Plan(kill=True))
+        run(resources, DrillPlan(kill=True))
 
 
 @pytest.mark.parametrize("processes", [0, -1, 1001])
 def test_how_many(processes: int) -> None:
     with pytest.raises(InputError, match=f"--processes {processes}: must be 1 to 1,000"):
-        Plan(processes)
+        DrillPlan(processes)
 
 
 def test_nothing_was_started(resources: Resources) -> None:
     with pytest.raises(ServerUnavailable):
-        run(resources, Plan())
+        run(resources, DrillPlan())
     assert resources.store.search.newest(1) == []
 
 
 def test_a_probe_goes_on_once_it_has_begun(resources: Resources) -> None:
     """The first drill is refused as any is; what keeps a later one from beginning is told."""
     worker = beat(resources, "one", drill_kill=True)
-    ending, said, shown = threading.Event(), list[str](), list[Report]()
+    ending, said, shown = threading.Event(), list[str](), list[DrillReport]()
     with pytest.raises(InputError, match="is the only worker"):
-        watch(resources, Plan(kill=True), 0.0, shown.append, said.append, ending)
+        watch(resources, DrillPlan(kill=True), 0.0, shown.append, said.append, ending)
     resources.store.workers.remove([worker.id])
 
     def tell(text: str) -> None:
@@ -122,7 +121,7 @@ def test_a_probe_goes_on_once_it_has_begun(resources: Resources) -> None:
         if len(said) == 3:
             ending.set()
 
-    watch(resources, Plan(kill=True), 0.0, shown.append, tell, ending)
+    watch(resources, DrillPlan(kill=True), 0.0, shown.append, tell, ending)
     for text, told in zip(
         said, ("no worker lives", "is the only worker", "workers of another: one (9.0.0)"), strict=True
     ):

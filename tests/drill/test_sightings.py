@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recovery.drill.canary_orders import DELAY, HOLD, WORKER_TIMEOUT, Kind, Victim
+from recovery.drill.canary_orders import DELAY, HOLD, WORKER_TIMEOUT, CanaryKind, Victim
 from recovery.drill.drill_report import measured
-from recovery.drill.promises import Promise, Step
-from recovery.drill.sightings import Canary, Outcome, Probe
+from recovery.drill.sightings import Canary, Probe, ProbeOutcome, PromisedTime, Step
 from recovery.records import Decision, DecisionState
-from recovery.records import Outcome as Ended
+from recovery.records import ProbeOutcome as Ended
 from recovery.records.ids import START_TASK, child_task_id
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -37,7 +36,7 @@ def ended(decision: Decision, seconds: float) -> Decision:
     return decision.evolve(state=DecisionState.FINISHED, outcome=outcome, worker=None)
 
 
-def canary(kind: Kind, victim: Victim | None = None) -> Canary:
+def canary(kind: CanaryKind, victim: Victim | None = None) -> Canary:
     return Canary("P", kind, victim, {}, net=30.0, started=T0)
 
 
@@ -48,7 +47,7 @@ def times(one: Canary) -> dict[tuple[str, str], float | None]:
 
 def round_of(*, seen: bool = True) -> Canary:
     """One whose tasks were seen at each of their attempts, or only once all was over."""
-    one = canary(Kind.ROUND)
+    one = canary(CanaryKind.ROUND)
     one.note(START_TASK, ended(claimed(0.1), 0.2))
     one.note(STEP, ended(claimed(0.25), 0.3))
     one.note(LAST, ended(claimed(0.4), 0.5))
@@ -80,7 +79,7 @@ def test_what_was_not_seen_takes_no_less_time() -> None:
 
 @pytest.mark.parametrize("victim", Victim)
 def test_a_kill(victim: Victim) -> None:
-    one = canary(Kind.KILL, victim)
+    one = canary(CanaryKind.KILL, victim)
     one.note(START_TASK, claimed(0.1, lasts=30))
     assert one.first_worker == "w1"
     one.note(START_TASK, ended(claimed(1.9, attempts=2, queued=0.1 + HOLD + 0.3), 2.0))
@@ -91,14 +90,14 @@ def test_a_kill(victim: Victim) -> None:
 @pytest.mark.parametrize(("lasts", "requeue_after"), [(30.4, 0.1), (WORKER_TIMEOUT, 0.5), (25.0, 0.5)])
 def test_a_death_is_counted_from_when_the_attempt_had_its_net(lasts: float, requeue_after: float) -> None:
     """0.4 s after its claim, if that was seen; else, and where an operator has set another time-out, from the claim."""
-    one = Canary("P", Kind.KILL, Victim.SLOT, {}, net=30.0, started=T0)
+    one = Canary("P", CanaryKind.KILL, Victim.SLOT, {}, net=30.0, started=T0)
     one.note(START_TASK, claimed(0.1, lasts=lasts))
     one.note(START_TASK, claimed(3.0, attempts=2, queued=0.1 + HOLD + 0.5))
     assert times(one)["killed_slot", START_TASK] == pytest.approx(requeue_after)
 
 
 def test_the_time_out_that_an_operator_has_set_is_not_taken_for_the_net() -> None:
-    one = Canary("P", Kind.KILL, Victim.SLOT, {}, net=30.0, started=T0)
+    one = Canary("P", CanaryKind.KILL, Victim.SLOT, {}, net=30.0, started=T0)
     one.note(START_TASK, claimed(0.1, lasts=60.0))
     one.note(START_TASK, claimed(3.0, attempts=2, queued=0.1 + HOLD + 0.5))
     (_, killed) = one.probes(60.0)
@@ -106,8 +105,8 @@ def test_the_time_out_that_an_operator_has_set_is_not_taken_for_the_net() -> Non
 
 
 def test_what_never_came_has_no_time_and_what_it_kept_from_beginning_is_no_probe() -> None:
-    assert times(canary(Kind.ROUND)) == {("start", START_TASK): None}
-    one = canary(Kind.ROUND)
+    assert times(canary(CanaryKind.ROUND)) == {("start", START_TASK): None}
+    one = canary(CanaryKind.ROUND)
     one.note(START_TASK, ended(claimed(0.1), 0.2))
     assert times(one) == {
         ("start", START_TASK): 0.1,
@@ -120,7 +119,7 @@ def test_what_never_came_has_no_time_and_what_it_kept_from_beginning_is_no_probe
 
 
 def test_a_later_requeue_does_not_take_the_place_of_the_first() -> None:
-    one = canary(Kind.ROUND)
+    one = canary(CanaryKind.ROUND)
     one.note(START_TASK, ended(claimed(0.1), 0.2))
     one.note(DROP, claimed(0.6))
     one.note(DROP, claimed(3.2, attempts=2, queued=3.1))
@@ -139,14 +138,14 @@ def test_a_later_requeue_does_not_take_the_place_of_the_first() -> None:
     ],
 )
 def test_outcomes(step: Step, seconds: float | None, outcome: str) -> None:
-    assert Probe(step, "P", "T", seconds).outcome(Promise(1.0, "")).value == outcome
+    assert Probe(step, "P", "T", seconds).outcome(PromisedTime(1.0, "")).value == outcome
 
 
 def test_the_worst_probe_is_what_came_of_a_step() -> None:
-    promises = dict.fromkeys(Step, Promise(1.0, "a moment"))
+    promises = dict.fromkeys(Step, PromisedTime(1.0, "a moment"))
     probes = [Probe(Step.START, "P", "T", seconds) for seconds in (0.5, 2.0, None)]
     (start,) = measured(probes, promises)
-    assert start.outcome is Outcome.FAILED
+    assert start.outcome is ProbeOutcome.FAILED
     found = start.as_dict()
     assert (found["probes"], found["late"], found["failed"]) == (3, 1, 1)
     assert (found["median"], found["longest"]) == (1.25, 2.0)
@@ -159,7 +158,7 @@ def test_the_worst_probe_is_what_came_of_a_step() -> None:
 @settings(deadline=None)
 def test_whatever_is_missed_no_time_is_too_short(claims: list[float], seen: set[int]) -> None:
     """Each attempt of a kill is claimed half a second after it was queued; some of them nobody looked at."""
-    truth, told = canary(Kind.KILL, Victim.SLOT), canary(Kind.KILL, Victim.SLOT)
+    truth, told = canary(CanaryKind.KILL, Victim.SLOT), canary(CanaryKind.KILL, Victim.SLOT)
     for place, seconds in enumerate(claims):
         noted = claimed(seconds + HOLD * place + 0.5, attempts=place + 1, queued=seconds + HOLD * place)
         truth.note(START_TASK, noted)

@@ -8,12 +8,11 @@ from collections import Counter
 import pytest
 
 from recovery import Settings
-from recovery.demo import workload
 from recovery.demo.app import app as demo_app
 from recovery.engine import Slot
 from recovery.repair import look_around
 from recovery.rules import Rule, judge_process
-from recovery.wfformat import example_path, load
+from recovery.wfformat import example_path, load, workload
 from tests.failure_map.faults import FAULTS, HOUR, begin, make_app
 from tests.wfformat.test_loader import published_files
 from tests.world import World, arguments, by_message_only

@@ -16,9 +16,8 @@ from redis.client import Pipeline
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from recovery import heartbeat, metrics
-from recovery.drill.drill_report import Report, measured
-from recovery.drill.promises import Promise, Step
-from recovery.drill.sightings import Probe
+from recovery.drill.drill_report import DrillReport, measured
+from recovery.drill.sightings import Probe, PromisedTime, Step
 from recovery.engine import Slot, declare_schedules, outages
 from recovery.engine.operators.overrides import ProcessTypeOverrides
 from recovery.errors import StartRefused, StoreUnavailable
@@ -508,7 +507,7 @@ def an_operator_aborts_a_process(world: Counted) -> Iterator[None]:
 def a_drill_is_over(_: Counted) -> Iterator[None]:
     yield
     probes = [Probe(Step.START, "P", "T", seconds) for seconds in (0.1, 2.0, None)]
-    Report("d", 1, 1.0, measured(probes, {Step.START: Promise(1.0, "a moment")}), ()).count()
+    DrillReport("d", 1, 1.0, measured(probes, {Step.START: PromisedTime(1.0, "a moment")}), ()).count()
 
 
 NAMES = {

@@ -17,7 +17,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from recovery import Recovery, Settings
-from recovery.demo.app import APP, PROCESS, collect, workflow, workflow_task
+from recovery.demo.app import APP, collect, workflow, workflow_task
 from recovery.errors import PortTaken
 from recovery.metrics import collectors, exporter
 from recovery.queue import Broker
@@ -26,6 +26,7 @@ from recovery.settings import load
 from recovery.stack import Stack
 from recovery.stack.server_process import free_port
 from recovery.store import Store, layout, schema
+from recovery.wfformat.workload import PROCESS
 from tests.waiting import wait_until
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]

@@ -15,7 +15,7 @@ from pymongo.errors import OperationFailure
 
 from recovery import Recovery
 from recovery.cli.main import execute
-from recovery.drill.canary_orders import Kind
+from recovery.drill.canary_orders import CanaryKind
 from recovery.drill.flock import Flock
 from recovery.drill.readiness import muster
 from recovery.engine import Keys
@@ -137,7 +137,7 @@ def test_an_operator_runs_a_drill_and_nobody_below(come_as: As) -> None:
     with pytest.raises(ServerUnavailable, match="no worker lives"):
         muster(operator.app.resources, kill=False)
     flock = Flock(operator.app.resources, "d1")
-    flock.start(Kind.ROUND)
+    flock.start(CanaryKind.ROUND)
     flock.look()
     assert (flock.remove_old(), flock.remove()) == (0, 0)
     assert set(operator.counts().values()) == {0}

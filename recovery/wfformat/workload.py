@@ -1,20 +1,27 @@
-"""Workflows started as processes, and watched until they end."""
+"""Workflows started as processes, and watched until they end.
+
+Workers run them that serve an application with the process type `PROCESS`, such as `recovery.demo.app`.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from recovery.demo.app import PROCESS
-from recovery.demo.audit import RunRecord
 from recovery.engine import Resources, start_process
 from recovery.engine.actors.actor import encode_call
+from recovery.errors import InputError
 from recovery.records import Process, ProcessState
 from recovery.wfformat import Workflow
 
+PROCESS = "workflow"
+"""The process type of a workflow."""
+MAX_PROCESSES = 1_000_000
+"""Processes that one machine bears."""
 PAGE = 500
 """Processes that are asked for at once."""
 VALUES_PAGE = 100
@@ -41,19 +48,8 @@ class Run:
     def ended(self) -> bool:
         return self.state is not ProcessState.RUNNING
 
-    @property
-    def ran(self) -> RunRecord:
-        """What the audit is told of it."""
-        return RunRecord(
-            self.id,
-            {task.id: task.parents for task in self.workflow.tasks},
-            tuple(self.results),
-            self.stored,
-            self.accepted,
-        )
 
-
-class Starting:
+class WorkflowStarts:
     """Starts processes of some workflows, in turn."""
 
     def __init__(self, resources: Resources, workflows: Sequence[Workflow], time_scale: float) -> None:
@@ -74,9 +70,27 @@ class Starting:
         return Run(started.id, self._workflows[place])
 
 
+def check_load(processes: int, time_scale: float, timeout: float) -> None:
+    """Raise InputError, naming the option, for a value that can't be.
+
+    Args:
+        processes: How many to start.
+        time_scale: The part of the files' runtimes that tasks sleep.
+        timeout: Seconds to wait for the ends.
+    """
+    if processes < 1:
+        raise InputError(f"--processes {processes}: must be at least 1")
+    if processes > MAX_PROCESSES:
+        raise InputError(f"--processes {processes}: must be at most {MAX_PROCESSES:,}, which one machine bears")
+    if not (math.isfinite(time_scale) and time_scale >= 0):
+        raise InputError(f"--time-scale {time_scale}: must be 0 or more")
+    if not timeout > 0:
+        raise InputError(f"--timeout {timeout}: must be over 0 seconds")
+
+
 def start(resources: Resources, workflows: Sequence[Workflow], count: int, time_scale: float) -> Iterator[Run]:
     """Start `count` processes of these workflows, in turn."""
-    starting = Starting(resources, workflows, time_scale)
+    starting = WorkflowStarts(resources, workflows, time_scale)
     for _ in range(count):
         yield starting.next()
 
