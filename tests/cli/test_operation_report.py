@@ -27,7 +27,7 @@ MANY, DONE = 2500, 40
 def env(emptied: Settings) -> dict[str, str]:
     """With an operation that found many processes, and is done with some of them."""
     resources = Recovery(emptied).resources
-    asked = operations.Asked("check", everything=True)
+    asked = operations.OperationRequest("check", everything=True)
     number = operations.start(resources, asked, "a test").id
     found = [
         OperationResult(
@@ -81,7 +81,7 @@ SHOWN = [
 def test_a_csv_file_has_no_formulas_and_no_control_characters(emptied: Settings, tmp_path: Path) -> None:
     """Process types, plans and errors are what somebody else wrote."""
     resources = Recovery(emptied).resources
-    operation = operations.start(resources, operations.Asked("check", everything=True), "a test")
+    operation = operations.start(resources, operations.OperationRequest("check", everything=True), "a test")
     found = [
         OperationResult(
             id=result_id(operation.id, f"p{place:02}"), operation=operation.id, process=f"p{place:02}", type=text,

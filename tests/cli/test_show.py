@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from recovery.cli.awaiting import _reasons
 from typer.testing import CliRunner
 
 from recovery import Promise, Recovery, Settings
 from recovery.cli import show_commands as show
 from recovery.cli.main import _unless_half_made, app
+from recovery.cli.start_commands import _reasons
 from recovery.cli.task_texts import call_line
 from recovery.records import Worker
 from recovery.store.views.process_details import CallTexts
