@@ -167,6 +167,7 @@ class Scanner(ABC, Generic[Item]):
             with self.repairer.requeues.ahead():
                 while page := self.find(self.page):
                     looked_at += len(page)
+                    self._is_outrun = False
                     done = self._look_at(page) + self._mend(page.damaged)
                     repaired += done
                     if not (self.repairs_move_deadlines and done.total() == len(page)):

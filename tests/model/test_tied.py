@@ -22,7 +22,7 @@ from recovery import Settings
 from recovery.engine.apply.interrupt import interrupt
 from recovery.records import Decision, DecisionState, ErrorInfo, Refused, RetryState, TaskLimit, VersionRefusal
 from recovery.records.ids import new_pass, new_process_id, record_id
-from recovery.scan import ahead
+from recovery.scan import overdue_tasks
 from recovery.store import Finished, schema
 from tests import world
 from tests.faults import Died, Fault, Kind, Plan, installed, threads_held, under
@@ -298,7 +298,7 @@ def test_every_step_is_one_of_the_models_wherever_a_process_was_cut_off(
     by chance, and at all of them in a long run."""
     by_message = way == "by message"
     # One step at a time, so that it is known which of them changed something.
-    one_thread = patch.object(ahead, "ThreadPoolExecutor", Here)
+    one_thread = patch.object(overdue_tasks, "ThreadPoolExecutor", Here)
     with threads_held(), one_thread, by_message_only() if by_message else nullcontext():
         whole = _cut_off(emptied, known, fails, Plan())
         taken = {name for name, _ in whole}
