@@ -10,10 +10,6 @@ Use `load` or `current`: they turn pydantic-core's errors into a SettingsError t
 
 from __future__ import annotations
 
-import difflib
-import math
-import os
-import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -44,12 +40,8 @@ from recovery.setting_forms import (
     Secret,
     setting,
 )
-from recovery.setting_sources import CONFIG, PREFIX, file_values, shown_path, variables
-from recovery.wording import show_duration, unseen
-
-# Wrong values that are shown: what may well have been meant, and hardly is a key or a password.
-_A_NUMBER = re.compile(r"[-+]?[0-9.]{1,12}([eE][-+]?[0-9]{1,3})?[A-Za-z]{0,3}|[-+]?[A-Za-z]{1,5}")
-_A_NAME = re.compile(r"[A-Za-z_. -]{1,16}|[0-9.]{1,6}")
+from recovery.setting_sources import PREFIX, describe, file_values, variables
+from recovery.wording import show_duration
 
 OFTEN = 0.01
 """The shortest interval, in seconds, of what is done again and again. A hundred writes or nudges a second are a tenth
@@ -278,8 +270,6 @@ class Settings:
 ADDRESSES = ("mongo_uri", "broker_url")
 """Settings that may hold a password."""
 Settings.model_fields = {name: found for name, found in vars(Settings).items() if isinstance(found, DeclaredSetting)}
-DURATIONS = frozenset(name for name, found in Settings.model_fields.items() if found.form is DURATION)
-"""Settings that are a time: a number of seconds, or a text such as `10m`."""
 
 
 def _heartbeat_order(values: dict[str, Any]) -> dict[str, Any]:
@@ -318,7 +308,7 @@ def load(**overrides: Any) -> Settings:
     try:
         return Settings(**given)
     except ValidationError as error:
-        lines = [_describe(item, given) for item in error.errors()]
+        lines = [describe(item, given, Settings.model_fields) for item in error.errors()]
         raise SettingsError("\n".join(lines)) from None
 
 
@@ -326,63 +316,6 @@ def load(**overrides: Any) -> Settings:
 def current() -> Settings:
     """The process's settings, read at first use."""
     return load()
-
-
-def _describe(item: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-    """One line for one of pydantic-core's errors."""
-    if not item["loc"]:
-        return f"settings: {_message(item)}"
-    name = str(item["loc"][0])
-    shown, origin = _origin(name, given)
-    if item["type"] == "extra_forbidden":
-        return f"unknown setting {_named(shown)}{origin}: {_suggestion(name, shown)}"
-    return f"setting {shown}{origin}: {_message(item)}; got {_given(name, item['input'])}{unseen(item['input'])}"
-
-
-def _given(name: str, value: Any) -> str:
-    """A wrong value as it may be shown. What looks like an address may be one in the wrong place."""
-    if name == "message_key":
-        return "a value that is not shown"
-    if not isinstance(value, str | int | float | Path | None):
-        return f"a {type(value).__name__}"  # a table of TOML, which may hold anything
-    if name in ADDRESSES or (isinstance(value, str) and re.search("[@/:%?#]", value)):
-        return addresses.public(value)
-    if isinstance(value, int) and value.bit_length() > 64:
-        return "a number of more digits"
-    if name in DURATIONS and isinstance(value, float) and math.isfinite(value):
-        return show_duration(value)  # what was written was read before its bounds were looked at
-    shown = str.__str__(value) if isinstance(value, str) else str(value)
-    is_text = isinstance(Settings.model_fields[name].default, str | Path) or name == "app"
-    if (_A_NAME if is_text else _A_NUMBER).fullmatch(shown) or shown == "":
-        return repr(shown) if isinstance(value, str) else shown
-    return f"a text of {len(shown):,} characters"  # a key or a password in the wrong place, for all that is known
-
-
-def _named(name: str) -> str:
-    """The name of a setting that there is not, as it may be shown: it may be a value in the wrong place."""
-    return name if re.fullmatch("[A-Za-z_][A-Za-z0-9_-]{0,39}", name) else f"of a name of {len(name):,} characters"
-
-
-def _origin(name: str, given: Mapping[str, Any]) -> tuple[str, str]:
-    """A setting's name as its author wrote it, and where."""
-    if name in given:
-        return name, ""
-    if name in variables():
-        return f"{PREFIX}{name.upper()}", " (environment variable)"
-    return name, f" (in {shown_path(os.environ.get(CONFIG, ''))})"
-
-
-def _suggestion(name: str, shown: str) -> str:
-    near = difflib.get_close_matches(name.lower(), Settings.model_fields, n=1, cutoff=0.5)
-    if not near:
-        return "docs/settings.md lists all settings"
-    return f"did you mean {PREFIX + near[0].upper() if shown.startswith(PREFIX) else near[0]}?"
-
-
-def _message(item: Mapping[str, Any]) -> str:
-    if item["type"] == "less_than_equal" and item["ctx"]["le"] == LONGEST:
-        return f"must be at most {LONGEST:,} seconds (10 years)"
-    return str(item["msg"]).removeprefix("Value error, ")
 
 
 def _as_text(value: Any) -> str:

@@ -11,6 +11,7 @@ import pytest
 from recovery import settings
 from recovery.errors import ServerUnavailable, SettingsError
 from recovery.queue import Broker
+from recovery.setting_forms import DURATION
 from recovery.store import check_server
 
 
@@ -392,4 +393,5 @@ def test_a_time_is_a_number_of_seconds_or_a_duration(config: Path, monkeypatch: 
 def test_no_other_number_is_a_duration() -> None:
     assert "setting mongo_cache_gb: Input should be a valid number" in refusal(mongo_cache_gb="1m")
     assert "setting scan_batch: Input should be a valid integer" in refusal(scan_batch="1m")
-    assert {*TIMES, "heartbeat_interval", "heartbeat_timeout"} == settings.DURATIONS
+    durations = {name for name, found in settings.Settings.model_fields.items() if found.form is DURATION}
+    assert {*TIMES, "heartbeat_interval", "heartbeat_timeout"} == durations

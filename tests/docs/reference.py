@@ -19,9 +19,9 @@ from recovery.limits import LONGEST
 from recovery.records import ActorPreferences, ProcessTypePreferences
 from recovery.records.preferences import RetrySettings, setting_names
 from recovery.retry.policy import DEFAULT
-from recovery.setting_forms import DeclaredSetting
+from recovery.setting_forms import DURATION, DeclaredSetting
 from recovery.setting_sources import PREFIX
-from recovery.settings import DURATIONS, Settings
+from recovery.settings import Settings
 from recovery.wording import show_duration
 from tests.docs import roles
 
@@ -181,13 +181,13 @@ def written(name: str) -> str:
 
 
 def _setting(name: str, field: DeclaredSetting) -> tuple[str, str, str, str]:
-    if name in DURATIONS and field.default is not None:
+    if field.form is DURATION and field.default is not None:
         default = f"`{show_duration(field.default)}`"
     else:
         default = (
             "unset" if field.default is None else f"`{_plain(field.default)}`{_unit(field.default, UNITS.get(name))}"
         )
-    limits = _limits(field, show_duration if name in DURATIONS else str)
+    limits = _limits(field, show_duration if field.form is DURATION else str)
     meaning = f"{field.description}{f' {limits}' if limits else ''}"
     return f"`{PREFIX}{name.upper()}`", default, meaning, REASONS[name]
 
