@@ -13,7 +13,7 @@ from recovery.repair.diagnosis import (
 )
 from recovery.repair.redis_loss import RedisLoss
 from recovery.repair.repairer import Done, Repaired, Repairer
-from recovery.repair.requeue_pace import Later, RequeuePace
+from recovery.repair.requeueing import Later, RequeuePace
 
 __all__ = [
     "Changed",

@@ -22,8 +22,7 @@ from recovery.repair.ended_tasks import Applying, EndRepairs
 from recovery.repair.graph_repairs import GraphRepairs
 from recovery.repair.process_repairs import ProcessRepairs
 from recovery.repair.redis_loss import RedisLoss
-from recovery.repair.requeue_pace import Later, RequeuePace
-from recovery.repair.requeueing import RequeueRepairs
+from recovery.repair.requeueing import Later, RequeuePace, RequeueRepairs
 from recovery.rules import Finding, Repair, Rule, Surroundings
 from recovery.store import batches
 

@@ -4,16 +4,26 @@ One update of many queues the tasks again (`store.lifecycle.requeues`). Then the
 database writes the new deadlines of their graphs while their messages are pushed, and a scanner that has more pages
 goes on with the next one meanwhile (`ahead`). If that is cut off, the decisions are queued and MESSAGE_LOST finds them.
 
+After an outage, when everything is overdue at once, tasks are requeued as fast as the database takes it: a requeue
+moves at most one message for each task, and what waits in a queue is not queued twice, so a storm makes no queue longer
+than its tasks. If that is too fast for what an actor calls, its `requeue_rate` spreads the tasks (`RequeuePace`): the
+rest gets new deadlines, in the order of need, as far off as the rate asks for, each at random in its place. Such a
+deadline is marked (`Decision.paced_to`), so that nobody brings it forward, and nobody counts it again: what was
+postponed comes before what was not. Each process that scans keeps the rate for itself, so several at once may be as
+many times as fast.
+
 Metrics: recovery_requeues by rule and actor, recovery_requeue_lag_seconds.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from recovery import metrics, tracing
@@ -25,7 +35,6 @@ from recovery.records import Decision
 from recovery.records.ids import new_pass, split_record_id
 from recovery.repair.changed import Changed, of_records
 from recovery.repair.ended_tasks import count_timeouts, holders_of
-from recovery.repair.requeue_pace import Later, RequeuePace
 from recovery.rules import Finding, Repair, Rule, Surroundings
 from recovery.store import LOSSES_WITHOUT_DELAY, Queued
 
@@ -34,6 +43,74 @@ log = logging.getLogger(__name__)
 OUTRUN = 10
 """Times as many tasks as were requeued that were to be, from which on others are at work on them. Of several that are
 at work on the same tasks one is mostly first at nearly all; if each of a few were first at some, none would end."""
+
+
+@dataclass(slots=True)
+class _Budget:
+    """Of one actor: what may be handed over now, what has been postponed, and what of that once more."""
+
+    allowed: float
+    at: float
+    postponed: float = 0.0
+    again: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Records of one actor's tasks to be looked at again between so many seconds from now and so many."""
+
+    actor: str
+    ids: list[str]
+    least: float
+    most: float
+
+
+class RequeuePace:
+    """Splits a page of findings into what is done now and what is postponed. Not safe for threads."""
+
+    def __init__(self, interval: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
+        """`interval` is that of the scans, in seconds: what it brings may be used at once."""
+        self._interval, self._clock = max(1.0, interval), clock
+        self._budgets: dict[str, _Budget] = {}
+
+    def split(self, findings: Sequence[Finding], around: Surroundings) -> tuple[list[Finding], list[Later]]:
+        """What may be handed over now; and the rest, by actor."""
+        by_actor: dict[str, list[Finding]] = defaultdict(list)
+        now: list[Finding] = []
+        for finding in findings:
+            assert finding.decision is not None
+            if around.actor(finding.decision.actor).requeue_rate:
+                by_actor[finding.decision.actor].append(finding)
+            else:
+                now.append(finding)
+        later = []
+        for actor, wanted in by_actor.items():
+            rate = around.actor(actor).requeue_rate
+            budget = self._refilled(actor, rate)
+            wanted.sort(key=_is_fresh)  # of each kind those first that were
+            count = min(len(wanted), int(budget.allowed))
+            budget.allowed -= count
+            now += wanted[:count]
+            again = [f.record for f in wanted[count:] if not _is_fresh(f)]
+            rest = [f.record for f in wanted[count:] if _is_fresh(f)]
+            if again:
+                least, budget.again = budget.again / rate, budget.again + len(again)
+                later.append(Later(actor, again, least, budget.again / rate))
+            if rest:
+                least, budget.postponed = budget.postponed / rate, budget.postponed + len(rest)
+                later.append(Later(actor, rest, least, budget.postponed / rate))
+        return now, later
+
+    def _refilled(self, actor: str, rate: float) -> _Budget:
+        """What an interval brings is for use within it, and is not saved up, but for one. What was postponed is due."""
+        now, most = self._clock(), max(rate * self._interval, 1.0)
+        budget = self._budgets.setdefault(actor, _Budget(most, now))
+        earned = (now - budget.at) * rate
+        budget.allowed = min(most, budget.allowed + earned)
+        budget.postponed = max(0.0, budget.postponed - earned)
+        budget.again = max(0.0, budget.again - earned)
+        budget.at = now
+        return budget
 
 
 class RequeueRepairs:
@@ -180,6 +257,11 @@ def is_early(decision: Decision, now: datetime) -> bool:
     """Return whether the time of a delayed task is still to come, though its deadline is past: the deadline was for a
     task_timeout that holds no more. See `TaskDeadlines.await_eta`."""
     return decision.eta is not None and now < decision.eta < now + timedelta(seconds=LONGEST)
+
+
+def _is_fresh(finding: Finding) -> bool:
+    """Whether it was not postponed before: its deadline is none that a pace has set."""
+    return finding.decision is None or not finding.decision.is_paced
 
 
 def _known(findings: Sequence[Finding]) -> dict[str, Decision]:
