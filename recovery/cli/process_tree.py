@@ -18,7 +18,7 @@ from recovery.cli.task_texts import SHORT_ID, call_line, hint
 from recovery.health.untaken_tasks import why_refused
 from recovery.records import Decision, DecisionState, Process, ProcessState
 from recovery.records.decision import ABORTED
-from recovery.store.views.process_details import TaskLine
+from recovery.store.views.process_lookup import TaskLine
 from recovery.wording import count, show_age
 
 if TYPE_CHECKING:

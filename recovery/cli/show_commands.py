@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from recovery.engine import Resources
     from recovery.records import Decision, Life
-    from recovery.store.views.process_details import TaskLine
+    from recovery.store.views.process_lookup import TaskLine
 
 HELP = """Show a process: its state, and its tasks under those that scheduled them.
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from recovery.engine import Resources
     from recovery.errors import DamagedRecord
     from recovery.records import Decision, Process
-    from recovery.store.views.process_details import CallTexts, TaskLine
+    from recovery.store.views.process_lookup import CallTexts, TaskLine
 
 RESULT_SHOWN = 200
 """Characters of a result that are shown."""

@@ -13,7 +13,7 @@ from typing import Any
 from recovery.cli.output import seconds_between
 from recovery.health.untaken_tasks import why_refused
 from recovery.records import Decision, DecisionState
-from recovery.store.views.process_details import CallTexts
+from recovery.store.views.process_lookup import CallTexts
 from recovery.wording import show_age
 
 SHORT_ID = 8

@@ -7,7 +7,7 @@ from recovery.engine.resources import Resources
 from recovery.errors import InputError, ProcessNotFound
 from recovery.records import Process, given
 from recovery.records.ids import SEPARATOR, is_process_id
-from recovery.store.views.process_names import Named
+from recovery.store.views.process_lookup import Named
 
 MAX_LISTED = 10
 """Processes of one custom id that an error lists."""

@@ -23,7 +23,7 @@ from recovery.store.clock import DatabaseClock
 from recovery.store.concerns import committed as as_committed
 from recovery.store.concerns import current, named
 from recovery.store.driver_errors import translated
-from recovery.store.parts import of_collection, of_database, part
+from recovery.store.parts import of_collection, of_database, of_decisions, part
 
 if TYPE_CHECKING:
     from recovery.rules import Snapshot
@@ -47,14 +47,12 @@ if TYPE_CHECKING:
     from recovery.store.lifecycle.tasks import Tasks
     from recovery.store.lifecycle.workers import Workers
     from recovery.store.operators.aborts import Aborts
-    from recovery.store.operators.audit_and_searches import AuditLog, SavedSearches
-    from recovery.store.operators.destruction import Destruction
+    from recovery.store.operators.command_records import AuditLog, ProcessOrders, SavedSearches
     from recovery.store.operators.interruption_records import Group, Interruptions, Selection
     from recovery.store.operators.operation_ranges import OperationRanges
     from recovery.store.operators.operation_records import Operations
     from recovery.store.operators.operation_results import OperationResults
-    from recovery.store.operators.process_orders import ProcessOrders
-    from recovery.store.operators.process_removals import Removals
+    from recovery.store.operators.process_removals import Destruction, Removals
     from recovery.store.operators.process_times import Corrections, IdleTimeouts
     from recovery.store.operators.record_mending import Damaged, Mending
     from recovery.store.operators.redos import Redos
@@ -65,10 +63,9 @@ if TYPE_CHECKING:
     from recovery.store.views.metric_counts import Censuses, LeftCountRecords
     from recovery.store.views.overview import Overview
     from recovery.store.views.pending import Pending, ToCome
-    from recovery.store.views.process_details import ProcessDetails
     from recovery.store.views.process_exports import Exports
     from recovery.store.views.process_imports import Imports
-    from recovery.store.views.process_names import ProcessNames
+    from recovery.store.views.process_lookup import ProcessDetails, ProcessNames
     from recovery.store.views.ranges import Ranges
     from recovery.store.views.scanner_queries import Due, Scanners, UnreachableDeadlines
     from recovery.store.views.search import Search
@@ -142,13 +139,8 @@ class Store:
     processes: Processes = of_collection("lifecycle.processes:Processes", schema.PROCESSES)
     process_batches: ProcessBatches = of_collection("lifecycle.process_batches:ProcessBatches", schema.PROCESSES)
     tasks: Tasks = of_collection("lifecycle.tasks:Tasks", schema.TASKS)
-    decisions: Decisions = part(
-        "store.lifecycle.decisions:Decisions", lambda store: (store._database[schema.DECISIONS], store._version)
-    )
-    decision_batches: DecisionBatches = part(
-        "store.lifecycle.decision_batches:DecisionBatches",
-        lambda store: (store._database[schema.DECISIONS], store._version),
-    )
+    decisions: Decisions = of_decisions("lifecycle.decisions:Decisions")
+    decision_batches: DecisionBatches = of_decisions("lifecycle.decision_batches:DecisionBatches")
     graphs: Graphs = of_collection("lifecycle.graphs:Graphs", schema.GRAPHS)
     graph_batches: GraphBatches = of_collection("lifecycle.graph_batches:GraphBatches", schema.GRAPHS)
     markers: Markers = of_collection("lifecycle.markers:Markers", schema.MARKERS)
@@ -187,7 +179,7 @@ class Store:
         lambda store: (store._database, store._settings.message_timeout, store.preferences.task_timeouts),
     )
     redos: Redos = of_database("operators.redos:Redos")
-    orders: ProcessOrders = of_collection("operators.process_orders:ProcessOrders", schema.ORDERS)
+    orders: ProcessOrders = of_collection("operators.command_records:ProcessOrders", schema.ORDERS)
     removals: Removals = of_database("operators.process_removals:Removals")
     idle_timeouts: IdleTimeouts = of_database("operators.process_times:IdleTimeouts")
     mending: Mending = of_database("operators.record_mending:Mending")
@@ -200,9 +192,9 @@ class Store:
     operation_results: OperationResults = of_collection(
         "operators.operation_results:OperationResults", schema.OPERATION_RESULTS
     )
-    saved_searches: SavedSearches = of_collection("operators.audit_and_searches:SavedSearches", schema.SAVED_SEARCHES)
-    audit_log: AuditLog = of_collection("operators.audit_and_searches:AuditLog", schema.AUDIT_LOG)
-    destruction: Destruction = of_database("operators.destruction:Destruction")
+    saved_searches: SavedSearches = of_collection("operators.command_records:SavedSearches", schema.SAVED_SEARCHES)
+    audit_log: AuditLog = of_collection("operators.command_records:AuditLog", schema.AUDIT_LOG)
+    destruction: Destruction = of_database("operators.process_removals:Destruction")
 
     # The queries that read across collections, for people and for rules.
     exports: Exports = of_database("views.process_exports:Exports")
@@ -223,8 +215,8 @@ class Store:
     overview: Overview = of_database("views.overview:Overview")
     censuses: Censuses = of_database("views.metric_counts:Censuses")
     disk: Disk = of_database("views.disk_use:Disk")
-    process_details: ProcessDetails = of_database("views.process_details:ProcessDetails")
-    process_names: ProcessNames = of_database("views.process_names:ProcessNames")
+    process_details: ProcessDetails = of_database("views.process_lookup:ProcessDetails")
+    process_names: ProcessNames = of_database("views.process_lookup:ProcessNames")
     server: MongoServer = part(
         "store.views.server_state:MongoServer", lambda store: (store._database, store._settings.mongo_uri)
     )

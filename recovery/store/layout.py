@@ -17,7 +17,7 @@ from recovery.errors import ServerRefused
 from recovery.store import definitions, roles
 from recovery.store.client import Document
 from recovery.store.driver_errors import is_denied, translated
-from recovery.store.operators import process_orders
+from recovery.store.operators import command_records
 from recovery.store.schema import GRAPHS, OPERATOR, ORDERS
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class Layout:
         roles.create(self._database)
 
     def _adopt(self) -> None:
-        if count := process_orders.adopt(self._database):
+        if count := command_records.adopt(self._database):
             log.info("%d processes were marked before there were orders: what they are marked for is ordered", count)
 
     def drop(self) -> None:

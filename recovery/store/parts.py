@@ -9,6 +9,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from recovery.store.schema import DECISIONS
+
 
 class Part:
     """An attribute that is made when it is first used, and is kept in the object from then on."""
@@ -48,6 +50,11 @@ def of_database(home: str) -> Any:
 def of_collection(home: str, collection: str) -> Any:
     """Declare a part of the store that is made of one collection."""
     return Part(f"store.{home}", lambda store: (store._database[collection],))
+
+
+def of_decisions(home: str) -> Any:
+    """Declare a part of the store that is made of the collection `decisions` and the application's version."""
+    return Part(f"store.{home}", lambda store: (store._database[DECISIONS], store._version))
 
 
 def load_all(owner: type) -> None:

@@ -11,7 +11,7 @@ from recovery import InputError, Settings
 from recovery.cli.main import app
 from recovery.engine.lookup import resolve_task
 from recovery.records import Process, ProcessState, to_document
-from recovery.store.views.process_names import Named
+from recovery.store.views.process_lookup import Named
 from tests.emptied import without_index
 from tests.world import World
 

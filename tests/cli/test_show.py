@@ -20,7 +20,7 @@ from recovery.cli.main import _unless_half_made, app
 from recovery.cli.start_commands import _reasons
 from recovery.cli.task_texts import call_line
 from recovery.records import Worker
-from recovery.store.views.process_details import CallTexts
+from recovery.store.views.process_lookup import CallTexts
 from tests.cli.command import command, environment
 from tests.world import World
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from recovery.cli.process_tree import tree
 from recovery.cli.shown_process import Shown
 from recovery.records import Decision, DecisionState, LostAttempt, Process, Refused, VersionRefusal
-from recovery.store.views.process_details import TaskLine
+from recovery.store.views.process_lookup import TaskLine
 
 
 def shown(decision: Decision, unserved: dict[str, str], width: int) -> str:

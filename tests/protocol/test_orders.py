@@ -24,7 +24,7 @@ from recovery.records.ids import new_pass
 from recovery.rules import Rule
 from recovery.settings import Settings
 from recovery.store import definitions, layout, schema
-from recovery.store.operators.process_orders import ProcessOrders
+from recovery.store.operators.command_records import ProcessOrders
 from tests.documents import database_of
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting

@@ -9,7 +9,7 @@ import pytest
 from recovery import InputError
 from recovery.engine.operators.saved_searches import read_search, remove_search, save_search, unreadable
 from recovery.records import SavedSearch
-from recovery.store.operators.audit_and_searches import SavedSearches
+from recovery.store.operators.command_records import SavedSearches
 from tests.world import World
 
 

@@ -1,7 +1,6 @@
 """Queries and updates at the command of an operator or of a repair.
 
-For processes: `process_orders` says what is ordered, which `redos`, `restarts`, `aborts` and `process_removals` carry
-out; `interruption_records` list what is broken, `process_times` and `record_mending` set records right. For operations
-on many processes: `operation_records`, their `operation_ranges` and `operation_results`. `audit_and_searches` has what
-operators write down.
+For processes: `command_records` has what is ordered, which `redos`, `restarts`, `aborts` and `process_removals` carry
+out; `interruption_records` lists what is broken; `process_times` and `record_mending` set records right. For operations
+on many processes: `operation_records`, their `operation_ranges` and `operation_results`.
 """

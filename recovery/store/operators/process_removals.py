@@ -1,26 +1,32 @@
-"""Updates that remove processes which are over, with all of their records.
+"""Updates that remove processes which are over, with all of their records; and what a demo destroys of its own
+database.
 
-The first is the commit point; the process itself goes last, so that a removal which was cut off is found by its
-deadline (REMOVAL_CUT_OFF). All are acknowledged by a majority. Index `_id`: a process's records are one range of it.
+The first update of a removal is the commit point. The process itself goes last, so that a removal which was cut off is
+found by its deadline (REMOVAL_CUT_OFF). All are acknowledged by a majority. Index `_id`: a process's records are one
+range of it.
 
-Each names the epoch that the process was of when it was seen to be removed, and touches nothing of a later one: a
-process that was removed meanwhile, and read back from its export, is of a later one with all of its records.
+Each update names the epoch that the process was of when it was seen to be removed, and touches nothing of a later
+one: a process that was removed meanwhile, and read back from its export, is of a later one with all of its records.
 """
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection as Many
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pymongo.database import Database
 
-from recovery.records import Mark, OrderKind, ProcessState
+from recovery.records import DecisionState, Mark, OrderKind, ProcessState
 from recovery.store import schema
 from recovery.store.client import Document
-from recovery.store.concerns import committed
+from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import after, literal, record_ranges
+from recovery.store.splitting import batches
 
 _OVER = [ProcessState.FINISHED.value, ProcessState.ABORTED.value]
 
@@ -124,3 +130,56 @@ class Removals:
         self._interruptions.delete_many({**of_them, "reopened": {"$not": {"$gt": reopened}}})
         self._graphs.delete_many({**among, **no_later})
         return self._processes.delete_many({**among, "removing": True, "epoch": epoch}).deleted_count
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What is gone."""
+
+    ids: Mapping[str, Many[str]]
+    """{collection: ids}."""
+    finished: frozenset[str]
+    """Of the decisions those that were finished."""
+
+
+@translated
+class Destruction:
+    """What a demo destroys of its own database, as a disaster would: nothing else of ours calls this."""
+
+    def __init__(self, database: Database[Document]) -> None:
+        self._database = database
+
+    def drop_graphs(self) -> int:
+        """Drop the whole collection, its indexes and validator with it; how many there were."""
+        graphs = committed(self._database[schema.GRAPHS])
+        count = graphs.count_documents({})
+        graphs.drop()
+        return count
+
+    def remove_some(self, part: float, choose: random.Random) -> Removed:
+        """Remove this part of the records of every kind, drawn at random."""
+        gone, finished = dict[str, Many[str]](), set[str]()
+        for name in schema.OF_PROCESSES:
+            collection = committed(self._database[name])
+            ids = sorted(document["_id"] for document in collection.find({}, {"_id": True}))
+            gone[name] = choose.sample(ids, round(part * len(ids)))
+            for some in batches(gone[name]):
+                if name == schema.DECISIONS:
+                    finished |= self._remove_decisions(some)
+                else:
+                    collection.delete_many({"_id": {"$in": some}})
+        return Removed(gone, frozenset(finished))
+
+    def _remove_decisions(self, ids: Sequence[str]) -> set[str]:
+        """Remove these; which of them were finished by then. One that is finishes no more, and one that is not is
+        removed only as such."""
+        decisions, finished, left = committed(self._database[schema.DECISIONS]), set[str](), set(ids)
+        while left:
+            is_over: Document = {"_id": {"$in": [*left]}, "state": DecisionState.FINISHED.value}
+            over = {document["_id"] for document in current(decisions).find(is_over, {"_id": True})}
+            decisions.delete_many({"_id": {"$in": [*over]}})
+            finished |= over
+            left -= over
+            decisions.delete_many({"_id": {"$in": [*left]}, "state": {"$ne": DecisionState.FINISHED.value}})
+            left = {one["_id"] for one in current(decisions).find({"_id": {"$in": [*left]}}, {"_id": True})}
+        return finished

@@ -27,7 +27,7 @@ from recovery.store.clock import told_by
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import earlier, record_range
-from recovery.store.operators.process_orders import ProcessOrders
+from recovery.store.operators.command_records import ProcessOrders
 from recovery.store.record_reading import PROCESS_FIELDS, process_of
 from recovery.store.views.process_exports import Whole
 

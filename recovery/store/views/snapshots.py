@@ -18,7 +18,7 @@ from recovery.rules import Snapshot
 from recovery.store import definitions, schema
 from recovery.store.client import Document
 from recovery.store.expressions import record_range, record_ranges
-from recovery.store.operators.process_orders import ProcessOrders
+from recovery.store.operators.command_records import ProcessOrders
 from recovery.store.record_reading import (
     DECISION_FIELDS,
     PROCESS_FIELDS,
