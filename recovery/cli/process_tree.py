@@ -16,7 +16,7 @@ from recovery.cli.output import line, seconds_between, wrap
 from recovery.cli.shown_process import RESULT_SHOWN
 from recovery.cli.task_texts import SHORT_ID, call_line, hint
 from recovery.health.untaken_tasks import why_refused
-from recovery.records import Decision, DecisionState, Process, ProcessState
+from recovery.records import UNTAKEN_DECISIONS, Decision, DecisionState, Process, ProcessState
 from recovery.records.decision import ABORTED
 from recovery.store.views.process_lookup import TaskLine
 from recovery.wording import count, show_age
@@ -50,8 +50,6 @@ STYLES = {
     "no decision": "bold red",
 }
 ABORTED_STATE = ProcessState.ABORTED.value
-NOT_TAKEN = frozenset({DecisionState.WAITING, DecisionState.DELAYED, DecisionState.QUEUED})
-"""What waits for a worker, or will when its turn comes."""
 
 
 def heading(process: Process, characters: int, now: datetime) -> Iterator[Text]:
@@ -133,7 +131,7 @@ def _counted(
         attempts = Counter(found.decisions[task.id].attempts for task in without if task.id in found.decisions)
         again = sum(tasks for number, tasks in attempts.items() if number > 1)
         more = f", {again:,} of them with more than one attempt" if again else ""
-        why = found.unserved.get(actor, "") if state in NOT_TAKEN else ""
+        why = found.unserved.get(actor, "") if state in UNTAKEN_DECISIONS else ""
         refused = Counter(
             reason for task in without if (reason := _refused(found.decisions.get(task.id), found.pinned))
         )

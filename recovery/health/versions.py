@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from recovery.engine import Resources
 from recovery.health.model import Cause, Check, join_names, ok, problem, unread, warning
-from recovery.records import Decision, DecisionState, Worker
+from recovery.records import UNTAKEN_DECISIONS, Decision, Worker
 from recovery.records.preferences import SAME_VERSION
 from recovery.store.views.waiting_tasks import INDEX, PinnedTasks, RefusedTasks
 from recovery.wording import count, show_duration
@@ -68,13 +68,10 @@ def _order(worker: Worker) -> tuple[datetime, str]:
     return worker.started_at or _NEVER, worker.id
 
 
-_UNDECIDED = frozenset({DecisionState.WAITING, DecisionState.DELAYED, DecisionState.QUEUED})
-
-
 def pinned_in_vain(resources: Resources, decisions: Iterable[Decision]) -> dict[str, str]:
     """Return what tasks wait for that are pinned to a version which no live worker runs, by the ids of their decisions.
     Asks MongoDB only if there are pinned tasks that wait."""
-    waiting = [one for one in decisions if one.pinned_to is not None and one.state in _UNDECIDED]
+    waiting = [one for one in decisions if one.pinned_to is not None and one.state in UNTAKEN_DECISIONS]
     return judge_decisions(waiting, resources.store.overview.workers_alive()) if waiting else {}
 
 

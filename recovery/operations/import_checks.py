@@ -16,7 +16,16 @@ from typing import Any, NoReturn, TypeVar
 
 from recovery.errors import DamagedRecord, InputError
 from recovery.limits import MAX_COUNT
-from recovery.records import Decision, DecisionState, Graph, Process, ProcessState, Task, from_document, given
+from recovery.records import (
+    ENDED_PROCESSES,
+    Decision,
+    DecisionState,
+    Graph,
+    Process,
+    Task,
+    from_document,
+    given,
+)
 from recovery.records.ids import is_process_id, is_record_id, record_id
 from recovery.records.record import Record
 from recovery.records.search_names import decode_labels, encode_labels
@@ -24,7 +33,6 @@ from recovery.repair import judge
 from recovery.rules import Snapshot, Surroundings
 from recovery.store.views.process_exports import Whole
 
-_OVER = (ProcessState.FINISHED, ProcessState.ABORTED)
 _EPOCHS = ("epoch", "importedEpoch", "importedAs")
 CLOCKS_DIFFER = timedelta(days=1)
 """By how much the clock of the database that an export is of may be ahead."""
@@ -74,7 +82,7 @@ def _by_id(kind: type[R], documents: Sequence[Mapping[str, Any]]) -> dict[str, R
 
 
 def _check_at_rest(process: Process, graph: Graph, decisions: Mapping[str, Decision]) -> None:
-    if process.state not in _OVER:
+    if process.state not in ENDED_PROCESSES:
         _refuse("process", "state", f"is {process.state}; only what is finished or aborted can be read back")
     if process.redo or process.marker_due:
         _refuse("process", "redo" if process.redo else "markerDue", "is set, so it is not at rest")

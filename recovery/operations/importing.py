@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from recovery.engine import Resources
-from recovery.engine.end.breaking import OVER
 from recovery.engine.end.removal import being_removed, remove
 from recovery.errors import InputError
 from recovery.operations import parquet
 from recovery.operations.import_checks import check
-from recovery.records import Process
+from recovery.records import ENDED_PROCESSES, Process
 from recovery.store import PORTION_BYTES
 from recovery.store.views.process_exports import MAX_LINE, Whole
 from recovery.wording import count
@@ -87,7 +86,7 @@ def _check_against(resources: Resources, batch: Sequence[Whole]) -> dict[str, Pr
 
 
 def _is_at_rest(process: Process) -> bool:
-    return process.state in OVER and process.recovery_time is None and not process.redo
+    return process.state in ENDED_PROCESSES and process.recovery_time is None and not process.redo
 
 
 def _save(resources: Resources, batch: Sequence[Whole]) -> tuple[int, int]:

@@ -49,7 +49,15 @@ if TYPE_CHECKING:
     from recovery.records.record import Record
     from recovery.records.schedule import Schedule
     from recovery.records.search_names import SavedSearch
-    from recovery.records.states import LIVE_DECISIONS, UNENDED_PROCESSES, DecisionState, ProcessState
+    from recovery.records.states import (
+        ENDED_PROCESSES,
+        LIVE_DECISIONS,
+        UNENDED_PROCESSES,
+        UNSUCCESSFUL_PROCESSES,
+        UNTAKEN_DECISIONS,
+        DecisionState,
+        ProcessState,
+    )
     from recovery.records.task import Call, Child, RetryOptions, Task
     from recovery.records.trace import Trace
     from recovery.records.values import Encoded, Promise
@@ -68,9 +76,12 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "ENDED_PROCESSES",
     "LIVE_DECISIONS",
     "PINNED",
     "UNENDED_PROCESSES",
+    "UNSUCCESSFUL_PROCESSES",
+    "UNTAKEN_DECISIONS",
     "ActorPreferences",
     "AuditEntry",
     "Call",
@@ -153,7 +164,10 @@ __getattr__ = exported(
         "record": "Record",
         "schedule": "Schedule",
         "search_names": "SavedSearch",
-        "states": "LIVE_DECISIONS UNENDED_PROCESSES DecisionState ProcessState",
+        "states": (
+            "ENDED_PROCESSES LIVE_DECISIONS UNENDED_PROCESSES UNSUCCESSFUL_PROCESSES UNTAKEN_DECISIONS DecisionState "
+            "ProcessState"
+        ),
         "task": "Call Child RetryOptions Task",
         "trace": "Trace",
         "values": "Encoded Promise",

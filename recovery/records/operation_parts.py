@@ -7,9 +7,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar
 
+from recovery.records.ids import SEPARATOR
 from recovery.records.record import Record
-
-SEPARATOR = "/"
 
 
 class Phase(StrEnum):

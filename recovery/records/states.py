@@ -44,5 +44,11 @@ class DecisionState(StrEnum):
 UNENDED_PROCESSES = (ProcessState.RUNNING, ProcessState.BROKEN)
 """States of a process that has not ended: it runs, or it is broken and an operator may set it running again."""
 
+ENDED_PROCESSES = (ProcessState.FINISHED, ProcessState.ABORTED)
+"""States of a process that has ended for good: only a restart of the whole begins it again."""
+UNSUCCESSFUL_PROCESSES = (ProcessState.BROKEN, ProcessState.ABORTED)
+"""States of a process that has an error in the place of a result."""
+UNTAKEN_DECISIONS = (DecisionState.WAITING, DecisionState.DELAYED, DecisionState.QUEUED)
+"""States of a task that no worker has taken yet, or not again."""
 LIVE_DECISIONS = (DecisionState.DELAYED, DecisionState.QUEUED, DecisionState.WORKING)
 """States in which a decision without a deadline is an error (`finished` may be at rest)."""

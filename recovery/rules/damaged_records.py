@@ -11,7 +11,15 @@ from datetime import datetime
 from typing import Any
 
 from recovery.errors import DamagedRecord
-from recovery.records import UNENDED_PROCESSES, Decision, DecisionState, Graph, Process, ProcessState, Task
+from recovery.records import (
+    UNENDED_PROCESSES,
+    UNSUCCESSFUL_PROCESSES,
+    Decision,
+    DecisionState,
+    Graph,
+    Process,
+    Task,
+)
 from recovery.rules.findings import Finding, Repair, Rule, Snapshot
 
 SPOILT = (DamagedRecord, TypeError, ValueError, AttributeError, KeyError, OverflowError)
@@ -52,7 +60,7 @@ def record_damaged(snapshot: Snapshot) -> Iterator[Finding]:
 
 def error_missing(process: Process) -> Iterator[Finding]:
     """RECORD_DAMAGED: a process is broken or aborted without an error: another program changed its state alone."""
-    if process.state in (ProcessState.BROKEN, ProcessState.ABORTED) and process.error is None:
+    if process.state in UNSUCCESSFUL_PROCESSES and process.error is None:
         evidence = f"Process {process.id}: its state is {process.state}, and its error is missing"
         yield Finding(Rule.RECORD_DAMAGED, process.id, Repair.REPORT, evidence)
 

@@ -11,6 +11,7 @@ from enum import Enum
 
 from recovery.limits import LONGEST
 from recovery.records import ProcessState
+from recovery.records.search_names import SIGN
 from recovery.search.query import Comparison, Value
 from recovery.wording import parse_duration
 
@@ -184,7 +185,6 @@ def _moment(field: Field, comparison: Comparison, text: str, now: datetime) -> t
         raise BadValue(f"is {Kind.MOMENT.value}") from None
 
 
-SAVED = "@"
 Values = Callable[[str, str, str], Iterable[str]]
 """(field, member, start) → what there is of it that begins so: `("label", "customer", "ac")`. Of the field "label" and
 no member names of labels, of the field "@" names of saved searches."""
@@ -208,8 +208,8 @@ def complete(typed: str, values: Values) -> tuple[str, list[str]]:
 
 
 def _terms(term: str, values: Values) -> list[str]:
-    if term.startswith(SAVED):
-        return [f"{SAVED}{name}" for name in values(SAVED, "", term[1:])]
+    if term.startswith(SIGN):
+        return [f"{SIGN}{name}" for name in values(SIGN, "", term[1:])]
     head, colon, value = term.partition(":")
     name, _, member = head.partition(".")
     field = FIELDS.get(name.lower())

@@ -15,11 +15,12 @@ from typing import Any
 
 from recovery.records import (
     LIVE_DECISIONS,
+    UNSUCCESSFUL_PROCESSES,
+    UNTAKEN_DECISIONS,
     ActorPreferences,
     AuditEntry,
     Census,
     Decision,
-    DecisionState,
     Graph,
     Interruption,
     LeftCounts,
@@ -78,8 +79,8 @@ nobody needs would keep a task from being claimed, finished or postponed."""
 
 _DATE = {"$type": "date"}
 _LIVE = [state.value for state in LIVE_DECISIONS]
-_TO_BE_TAKEN = [state.value for state in (DecisionState.WAITING, DecisionState.DELAYED, DecisionState.QUEUED)]
-_UNSUCCESSFUL = [ProcessState.BROKEN.value, ProcessState.ABORTED.value]
+_UNTAKEN = [state.value for state in UNTAKEN_DECISIONS]
+_UNSUCCESSFUL = [state.value for state in UNSUCCESSFUL_PROCESSES]
 
 KINDS: dict[str, type[Record]] = {
     PROCESSES: Process,
@@ -188,7 +189,7 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
         # the keys answer lets MongoDB leap from actor to actor.
         (
             [("state", 1), ("actor", 1), ("queuedAt", 1)],
-            {"name": "pending", "partialFilterExpression": {"state": {"$in": _TO_BE_TAKEN}}},
+            {"name": "pending", "partialFilterExpression": {"state": {"$in": _UNTAKEN}}},
         ),
         (
             [("state", 1)],

@@ -19,12 +19,19 @@ from recovery.errors import InputError
 from recovery.operations.export import NOTHING, Exported, append, take_out
 from recovery.operations.kinds.base import Kind, Option, Options, Planned, described, ended, plan_each
 from recovery.operations.parquet import check as check_parquet
-from recovery.records import Operation, OperationKind, OperationResult, Process, ProcessState, ResultState, given
+from recovery.records import (
+    ENDED_PROCESSES,
+    Operation,
+    OperationKind,
+    OperationResult,
+    Process,
+    ResultState,
+    given,
+)
 from recovery.records.operation import ExportFormat
 
 log = logging.getLogger(__name__)
 
-OVER = (ProcessState.FINISHED, ProcessState.ABORTED)
 LATELY = timedelta(hours=1)
 """Whoever started a process asks for its result within this time, or has to keep it from being collected."""
 
@@ -145,7 +152,12 @@ class Collect(Kind):
 
 def _is_old(process: Process, now: datetime) -> bool:
     at_rest = process.recovery_time is None and not process.redo and not process.marker_due
-    return process.state in OVER and at_rest and process.ended_at is not None and process.ended_at < now - LATELY
+    return (
+        process.state in ENDED_PROCESSES
+        and at_rest
+        and process.ended_at is not None
+        and process.ended_at < now - LATELY
+    )
 
 
 def _ended(result: OperationResult, process: Process | None, gone: set[str]) -> OperationResult:

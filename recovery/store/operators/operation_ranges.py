@@ -9,8 +9,8 @@ from pymongo import ReturnDocument
 from pymongo.collection import Collection
 
 from recovery.records import Operation, OperationRange, Totals, from_document, to_document
-from recovery.records.ids import is_process_id, started_at
-from recovery.records.operation_parts import SEPARATOR, Phase, RangeState, result_id
+from recovery.records.ids import AFTER_SEPARATOR, SEPARATOR, is_process_id, started_at
+from recovery.records.operation_parts import Phase, RangeState, result_id
 from recovery.store.client import Document
 from recovery.store.clock import told_by
 from recovery.store.concerns import committed, current
@@ -23,7 +23,6 @@ from recovery.store.schema import OPERATION_RESULTS, PROCESSES
 CLOCKS_DIFFER = timedelta(hours=1)
 """A process id tells the time by the clock of whoever started it."""
 AFTER_ALL_IDS = "\U0010ffff"
-_AFTER_SEPARATOR = chr(ord(SEPARATOR) + 1)
 
 
 @translated
@@ -166,4 +165,4 @@ def range_id(operation: Operation, level: int, place: int) -> str:
 
 def _of(number: int, phase: Phase) -> Document:
     prefix = f"{number}{SEPARATOR}{phase.value}"
-    return {"_id": {"$gte": prefix + SEPARATOR, "$lt": prefix + _AFTER_SEPARATOR}}
+    return {"_id": {"$gte": prefix + SEPARATOR, "$lt": prefix + AFTER_SEPARATOR}}

@@ -17,7 +17,7 @@ from pymongo.errors import DuplicateKeyError
 
 from recovery.limits import MAX_NUMBER
 from recovery.records import Operation, OperationKind, OperationState, from_document, to_document
-from recovery.records.operation import ACTIVE, UNDER_WAY
+from recovery.records.operation import ACTIVE, OVER, UNDER_WAY
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
@@ -134,7 +134,7 @@ class Operations:
             new["begunAt"] = "$$NOW"
         if operation.state is OperationState.PAUSED and operation.paused_at is None:
             new["pausedAt"] = "$$NOW"
-        if operation.state in (OperationState.FINISHED, OperationState.CANCELLED) and operation.ended_at is None:
+        if operation.state in OVER and operation.ended_at is None:
             new["endedAt"] = "$$NOW"
         if operation.planned is not None and operation.planned_at is None:
             new["plannedAt"] = "$$NOW"

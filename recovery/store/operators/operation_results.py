@@ -18,7 +18,8 @@ from pymongo.errors import BulkWriteError
 
 from recovery.errors import DamagedRecord
 from recovery.records import OperationResult, ResultState, Sum, Totals, to_document
-from recovery.records.operation_parts import SEPARATOR, result_id
+from recovery.records.ids import AFTER_SEPARATOR, SEPARATOR
+from recovery.records.operation_parts import result_id
 from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
@@ -26,7 +27,6 @@ from recovery.store.expressions import literal
 from recovery.store.lifecycle.tasks import insert_missing
 from recovery.store.record_reading import Read, read, readable
 
-_AFTER_SEPARATOR = chr(ord(SEPARATOR) + 1)
 FOUND = ResultState.FOUND.value
 ERROR_LENGTH = 500
 
@@ -70,7 +70,7 @@ class OperationResults:
         of all but some. Index `_id`."""
         prefix = str(number) + SEPARATOR
         bounds: Document = {"$gt": prefix + after} if after is not None else {"$gte": prefix + (start or "")}
-        bounds["$lt"] = prefix + end if end is not None else str(number) + _AFTER_SEPARATOR
+        bounds["$lt"] = prefix + end if end is not None else str(number) + AFTER_SEPARATOR
         query: Document = {"_id": bounds}
         if only or but:
             query["type"] = {"$in": list(only)} if only else {"$nin": list(but)}
@@ -165,7 +165,7 @@ def _ended(result: OperationResult) -> Document:
 
 
 def _of(number: int) -> Document:
-    return {"_id": {"$gte": str(number) + SEPARATOR, "$lt": str(number) + _AFTER_SEPARATOR}}
+    return {"_id": {"$gte": str(number) + SEPARATOR, "$lt": str(number) + AFTER_SEPARATOR}}
 
 
 _COUNTED = {

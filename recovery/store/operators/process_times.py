@@ -13,6 +13,7 @@ from pymongo.database import Database
 from recovery.limits import LONGEST
 from recovery.records import UNENDED_PROCESSES, DecisionState, Process, ProcessState
 from recovery.records.ids import started_at
+from recovery.rules.times import CLOCKS_DIFFER
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
@@ -62,8 +63,8 @@ class IdleTimeouts:
         return update_each(self._graphs, process_ids, {"idleTimeout": seen}, stages).count
 
 
-_AHEAD = after(600)
-"""What is further off than this no clock of ours wrote; see `CLOCKS_DIFFER` in `rules.times`."""
+_AHEAD = after(CLOCKS_DIFFER.total_seconds())
+"""What is further off than this no clock of ours wrote."""
 _RUNNING = {"state": ProcessState.RUNNING.value}
 _DELAYED_UNTIL: Document = {
     "$max": [

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from recovery.records import DecisionState, ProcessState
+from recovery.records import UNSUCCESSFUL_PROCESSES, UNTAKEN_DECISIONS, DecisionState
 from recovery.records.search_names import label_text
 from recovery.search import All, And, Node, Not, Or, Term
 from recovery.search.query import Comparison
@@ -24,8 +24,8 @@ _SIGNS = {
     Comparison.IS: "$eq",
 }
 EVERYTHING: Document = {}
-UNSUCCESSFUL = [ProcessState.BROKEN.value, ProcessState.ABORTED.value]
-_OPEN = [state.value for state in (DecisionState.WAITING, DecisionState.DELAYED, DecisionState.QUEUED)]
+UNSUCCESSFUL = [state.value for state in UNSUCCESSFUL_PROCESSES]
+_OPEN = [state.value for state in UNTAKEN_DECISIONS]
 
 
 @dataclass(frozen=True, slots=True)
