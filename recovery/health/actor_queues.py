@@ -19,7 +19,7 @@ def actors(resources: Resources) -> Check:
 
 
 def judge_actors(actors: Sequence[ActorQueue]) -> Check:
-    """What their queues mean."""
+    """Return what the state of these queues means."""
     if not actors:
         return ok("actors", "none known: no worker has ever run here")
     alive = any(queue.workers for queue in actors)

@@ -42,7 +42,7 @@ BUSY = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Nudging:
-    """What is known of a beat and of who answers it; ages are in seconds."""
+    """What is known of a beat and of the workers that take its nudges. Ages are in seconds."""
 
     sent_ago: float | None
     """Since a beat nudged; None: no beat did, or none that says so in Redis."""

@@ -71,7 +71,7 @@ SERVERS = (MONGODB, REDIS)
 
 
 def examine(resources: Resources, checks: Sequence[tuple[str, Ask, tuple[str, ...]]] = CHECKS) -> Iterator[Check]:
-    """The checks' answers, one after the other. Does not raise."""
+    """Run the checks one after another and yield what each found. Does not raise."""
     away: dict[str, str] = {}
     for name, ask, needs in checks:
         if missing := [away[server] for server in needs if server in away]:

@@ -29,7 +29,7 @@ PING_TIMEOUT = 0.7
 
 
 def workers(resources: Resources) -> Check:
-    """Somebody lives, and none is silent for long."""
+    """A worker is alive, and none is silent for long."""
     store = resources.store
     alive = store.overview.workers_alive()
     silent = store.workers.silent(100)
@@ -54,7 +54,7 @@ def workers(resources: Resources) -> Check:
 
 
 def judge_lost(found: str, alive: Collection[str], run: ScannerRun | None, now: datetime) -> Check:
-    """What it means that workers were lost a while ago, as their scanner noted; others live."""
+    """Return what it means that workers were lost a while ago, as their scanner noted, while others live."""
     if run is None or run.lost_at is None or (ago := (now - run.lost_at).total_seconds()) > LOST_TOLD:
         return ok("workers", found)
     if not (lost := [name for name in run.lost if name not in alive]):
@@ -76,7 +76,7 @@ def heartbeats(resources: Resources) -> Check:
 
 
 def _answering(resources: Resources) -> list[str]:
-    """Workers that answer through Redis, as far as that can be known."""
+    """Return the workers that answer through Redis; none if that can't be found out."""
     try:
         return resources.broker.workers_answering(resources.settings.database, PING_TIMEOUT) or []
     except BrokerError:
@@ -84,7 +84,7 @@ def _answering(resources: Resources) -> list[str]:
 
 
 def judge_heartbeats(check: str, alive: Collection[str], answering: Collection[str]) -> Check:
-    """What it means who writes heartbeats and who answers in Redis."""
+    """Return what it means which workers write heartbeats and which answer through Redis."""
     without = [name for name in answering if name not in alive]
     if without:
         advice = (
@@ -110,7 +110,7 @@ class Bounds:
     missed: timedelta
     """At its last heartbeat, by its own record."""
     within: timedelta
-    """A worker has so long for its first one."""
+    """How long a worker may take until its first poll is answered."""
 
 
 def polls(resources: Resources) -> Check:
@@ -125,7 +125,7 @@ def polls(resources: Resources) -> Check:
 
 
 def judge_polls(alive: Sequence[Worker], now: datetime, bounds: Bounds) -> Check:
-    """What the last answers mean."""
+    """Return what the times of the last answers mean."""
     if not alive:
         return unasked("polls", "no worker is alive", "see `workers`")
     older = [one for one in alive if one.started_at is not None and one.started_at < now - bounds.within]
@@ -177,7 +177,7 @@ def slots(resources: Resources) -> Check:
 
 
 def judge_slots(workers: Sequence[Worker], freed: Sequence[FreedSlots], now: datetime) -> Check:
-    """What the workers that live tell of their slots, and what is kept of those that were freed."""
+    """Return what the records of live workers say of their slots, and what is kept of slots that were freed."""
     if failing := {worker.name: worker.failing for worker in workers if worker.failing is not None}:
         return _judge_failing(failing)
     hung = [

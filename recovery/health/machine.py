@@ -31,7 +31,7 @@ from recovery.settings import Settings
 from recovery.sweep import java
 
 DRIVERS = ("celery", "kombu", "pymongo", "redis")
-"""Of these the versions are told."""
+"""Packages whose versions are reported."""
 
 
 def packages(_: Resources) -> Check:
@@ -49,7 +49,7 @@ def packages(_: Resources) -> Check:
 
 
 def judge_packages(demanded: Iterable[Requirement]) -> Check:
-    """Whether these requirements are met here. Extras are passed over."""
+    """Return whether these requirements are met here. Extras are left out."""
     wrong = list(_unmet(demanded))
     if wrong:
         return problem("packages", Cause.PACKAGES_UNFIT, "; ".join(wrong), f"pip install --upgrade {DISTRIBUTION}")
@@ -80,11 +80,11 @@ def sweeps(_: Resources) -> Check:
 
 
 _SECRET = re.compile(rb"message_key|Password=|://[^\s\"'/]*@")
-"""In a file of settings: what makes it one that is not for everybody."""
+"""What makes a file of settings one that not everybody may read."""
 
 
 def secrets(resources: Resources) -> Check:
-    """None of them is for everybody to read."""
+    """No file of this machine that holds a password or a key may be read by everybody."""
     found = list(_files(resources.settings))
     if not found:
         return ok("secrets", "no file of this machine that is named holds a password or a key")
@@ -132,8 +132,8 @@ def clocks(resources: Resources) -> Check:
 
 
 def judge_clocks(ahead: dict[str, tuple[timedelta, timedelta]], workers: Iterable[Worker] = ()) -> Check:
-    """What the differences mean; {server: (ahead of this machine, by how much that may be wrong)}. Workers tell how far
-    theirs are ahead of MongoDB's."""
+    """Return what these differences mean: {server: (ahead of this machine, by how much that may be wrong)}. Workers
+    record how far their clocks are ahead of MongoDB's."""
     found = ", ".join(f"{name} {_difference(by)} this machine" for name, (by, _) in ahead.items())
     of_workers = {
         one.name: timedelta(seconds=one.clock_ahead)

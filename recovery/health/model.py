@@ -1,4 +1,4 @@
-"""What a check says."""
+"""What a check of the doctor found: its level, its cause, and what to do."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Cause(_Code):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at."""
+    """What was found on one subject."""
 
     name: str
     level: Level
@@ -112,22 +112,22 @@ class Check:
 
 
 def ok(name: str, found: str, advice: str = "") -> Check:
-    """All is well."""
+    """Return a check that found nothing wrong."""
     return Check(name, Level.OK, Cause.HEALTHY, found, advice)
 
 
 def warning(name: str, cause: Cause, found: str, advice: str) -> Check:
-    """Something to see to."""
+    """Return a check that found something to look at."""
     return Check(name, Level.WARNING, cause, found, advice)
 
 
 def problem(name: str, cause: Cause, found: str, advice: str) -> Check:
-    """Something to see to now."""
+    """Return a check that found something to look at now."""
     return Check(name, Level.PROBLEM, cause, found, advice)
 
 
 def unasked(name: str, found: str, advice: str, cause: Cause = Cause.NOT_ASKED) -> Check:
-    """What could not be found out, for something that another check tells of."""
+    """Return a check that could not be made, for a reason that another check reports."""
     return Check(name, Level.UNKNOWN, cause, found, advice, asked=False)
 
 
@@ -155,13 +155,13 @@ def is_bad(checks: Iterable[Check]) -> bool:
 
 
 def worst(checks: Iterable[Check]) -> Level:
-    """The worst level of all; OK of none."""
+    """Return the worst level of these checks; OK if there are none."""
     order = list(Level)
     return max((check.level for check in checks), key=order.index, default=Level.OK)
 
 
 def join_names(names: Iterable[str], most: int = 8) -> str:
-    """Names with commas, and how many more there are."""
+    """Return the names, sorted and with commas; after `most` of them only how many more there are."""
     every = sorted(names)
     more = f" and {len(every) - most} more" if len(every) > most else ""
     return ", ".join(every[:most]) + more

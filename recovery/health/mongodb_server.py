@@ -52,7 +52,7 @@ def mongodb(resources: Resources) -> Check:
 
 
 def judge_mongodb(version: str, database: str, takes_zlib: bool) -> Check:
-    """What the server's version means, and that it takes what zlib compressed."""
+    """Return what the server's version means, and that it takes messages which zlib compressed."""
     found = f"{version} answers, database {database}"
     major, minor, patch, *_ = (int(part) for part in re.findall(r"\d+", version))
     if takes_zlib and patch < ZLIB_MENDED.get((major, minor), 0):
@@ -67,15 +67,15 @@ def judge_mongodb(version: str, database: str, takes_zlib: bool) -> Check:
 
 
 def concerns(resources: Resources) -> Check:
-    """What is read and written with a majority is so whatever the address or the cluster says, and what they say that
-    is not followed."""
+    """Reads and writes have the concerns that each record needs, whatever the address or the cluster says. Reports what
+    these say and is not followed."""
     said = resources.store.server.not_followed()
     found = "as each record needs it"
     return ok("concerns", f"{found}; not followed: {', '.join(said)}" if said else found)
 
 
 def writes(resources: Resources) -> Check:
-    """A majority acknowledges writes. What is written matches nothing."""
+    """A majority acknowledges writes. The write matches no record."""
     try:
         with time_limit(ACKNOWLEDGE_TIMEOUT):
             seconds = resources.store.server.acknowledge(ACKNOWLEDGE_TIMEOUT)
@@ -99,7 +99,7 @@ def replica_set(resources: Resources) -> Check:
 
 
 def judge_members(members: ReplicaSetState) -> Check:
-    """What the members' words come to."""
+    """Return what the members' answers mean."""
     if not members.answering:
         return unasked("replica set", "no member answers", "see `mongodb`")
     count = len(members.answering) + len(members.silent)
@@ -169,7 +169,7 @@ def rights(resources: Resources) -> Check:
 
 
 def judge_rights(held: roles.HeldRights | None) -> Check:
-    """What the rights come to."""
+    """Return what the user's rights mean."""
     name = "rights"
     if held is None:
         return ok(name, "nobody logs in to MongoDB: whoever reaches it may do everything")

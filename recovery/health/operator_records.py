@@ -35,7 +35,7 @@ def schedules(resources: Resources) -> Check:
 def judge_schedules(
     all_of_them: Iterable[Schedule], now: datetime | None = None, unreadable: Sequence[DamagedRecord] = ()
 ) -> Check:
-    """What the records say. Without `now` it is not looked whether a next slot is impossible."""
+    """Return what the records of schedules mean. Without `now` it is not checked whether a next slot is impossible."""
     found = list(all_of_them)
     damaged = [str(damage)[:REASON] for damage in unreadable]
     for one in found:

@@ -22,7 +22,7 @@ from recovery.rules import Finding, Repair, Snapshot, Surroundings
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner
 
 SOURCE = "operator"
-"""Who had it repaired, as the log of repairs names it."""
+"""Who had the process repaired, as the log of repairs names it."""
 LEFT_ALONE = frozenset({Repair.WAIT, Repair.REPORT})
 MAX_ROUNDS = 5
 """A repair may show what it hid: a rebuilt graph what is ready in it. More than this is a repair that does not help."""
@@ -82,7 +82,7 @@ def _repair(resources: Resources, examined: Examination) -> tuple[Done, Examinat
 
 
 def deadlines(snapshot: Snapshot) -> list[Deadline]:
-    """The next deadlines of the process's live records, the first first."""
+    """Return the deadlines of the process's live records, the next one first."""
     return sorted(_deadlines(snapshot), key=lambda one: one.at)
 
 

@@ -29,7 +29,7 @@ def redis(resources: Resources) -> Check:
 
 
 def judge_redis(now: RedisCondition) -> Check:
-    """What the server tells of itself means for the messages that it is given."""
+    """Return what the server's condition means for messages that are pushed to it."""
     name = "redis"
     found = f"{now.product} {now.version} answers, persistence: "
     kinds = [kind for kind, on in (("append-only file", now.appends), ("saves", now.saves)) if on]
@@ -84,7 +84,7 @@ def memory(resources: Resources) -> Check:
 
 
 def keys(resources: Resources) -> Check:
-    """Nothing else stands in the place of a queue, or was set aside by workers for that and not seen to since."""
+    """No key of another type has the name of a queue, and none that workers set aside for that is still there."""
     store, broker = resources.store, resources.broker
     names = {*store.waiting.by_actor(count_served=False), *store.queues.all(), NUDGES}
     others, aside = broker.not_queues(sorted(names)), broker.set_aside()

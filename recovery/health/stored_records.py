@@ -9,7 +9,7 @@ from recovery.records import ProcessState
 from recovery.store import Selection, schema
 
 DAMAGED_TOLD = 5
-"""Records that are named, at most of each collection."""
+"""Damaged records that are named, at most, of each collection."""
 GRAPHS_LOOKED_AT, READ_AT_MOST = 1_000_000, 100_000
 """Live records of a collection that are looked at, those that are due first: each in two or three seconds."""
 
@@ -66,7 +66,7 @@ def damaged(resources: Resources) -> Check:
 
 
 def _of_the_first(resources: Resources, most: int, what: str) -> str:
-    """What is said where not all that is live was looked at."""
+    """Return what to add to a finding if not every live record was looked at."""
     names = [schema.PROCESSES] if what == "graphs" else [schema.PROCESSES, schema.GRAPHS, schema.DECISIONS]
     if not resources.store.overview.are_more_live(most, names):
         return ""

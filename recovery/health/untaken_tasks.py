@@ -1,4 +1,4 @@
-"""What no worker will take, in words: the same for all who tell it: `doctor`, `status`, `show`, `check`, `start`."""
+"""What tasks wait for that no worker will take, in words: the same for `doctor`, `status`, `show`, `check`, `start`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def why_refused(decision: Decision) -> str | None:
 
 
 def why(queue: ActorQueue | None) -> str | None:
-    """What tasks of an actor wait for, be it now or when their turn comes, if no worker will take them."""
+    """Return what tasks of an actor wait for, now or when their turn comes, if no worker will take them."""
     if queue is None:
         return None
     if queue.blocked_seconds is not None:
@@ -49,18 +49,18 @@ def why(queue: ActorQueue | None) -> str | None:
 
 
 def trouble(queue: ActorQueue | None) -> str | None:
-    """The same of an actor as a whole, if it is known to have such tasks."""
+    """Return what an actor's tasks wait for, if it is known to have tasks that no worker will take."""
     return why(queue) if queue is not None and (queue.waits_for_operator or queue.waits_for_nobody) else None
 
 
 def reasons(queues: Mapping[str, ActorQueue]) -> dict[str, str]:
-    """{actor: what tasks of it wait for}, of those that no worker will take."""
+    """Return {actor: what its tasks wait for}, of the actors whose tasks no worker will take."""
     blocked_or_waits = (q for q in queues.values() if q.blocked_seconds is not None or q.waits_for_nobody)
     return {queue.actor: reason for queue in blocked_or_waits if (reason := why(queue))}
 
 
 def amounts(queue: ActorQueue) -> list[str]:
-    """How many tasks an actor has that wait, or are to come as far as that was counted."""
+    """Return how many tasks of an actor wait, and how many are to come, as far as they were counted."""
     to_come = queue.to_come
     counts = (
         (queue.tasks or 0, "waiting"),
@@ -73,7 +73,7 @@ def amounts(queue: ActorQueue) -> list[str]:
 
 
 def advice(queues: Sequence[ActorQueue]) -> str:
-    """What to do about actors, one at least, that no worker serves and tasks wait for, while workers live."""
+    """Return what to do about these actors, at least one: tasks wait for them, and no live worker serves them."""
     name = queues[0].actor if len(queues) == 1 else "NAME"
     if all(queue.is_known for queue in queues):
         start = f"start a worker that serves {name}"
@@ -136,7 +136,7 @@ def _not_taken(
 
 
 def _kinds(decisions: Sequence[Decision]) -> str:
-    """How many tasks there are, and how far each is."""
+    """Return how many tasks there are in each state."""
     by_state = {state: [one for one in decisions if one.state is state] for state in _KINDS}
     kinds = {state: kind.format(_soonest(by_state[state])) for state, kind in _KINDS.items() if by_state[state]}
     if len(kinds) > 1:

@@ -43,11 +43,11 @@ COUNT_LIMIT = 10_000
 CENSUS_BELIEVED = 900.0
 """Seconds: longer than lies between two of the slowest."""
 OPERATIONS = 100
-"""That are told of: those that were ordered last."""
+"""Operations that are reported: those that were ordered last."""
 
 
 class Messages(Protocol):
-    """The broker, as far as it is needed here."""
+    """The methods of the broker that are needed here."""
 
     def check(self) -> None:
         """Raise unless the server answers."""
@@ -57,13 +57,13 @@ class Messages(Protocol):
 
 
 def workers(store: Store) -> list[Metric]:
-    """Workers that live."""
+    """Return how many workers are alive."""
     alive = len(store.overview.workers_alive())
     return [GaugeMetricFamily("recovery_workers_alive", "Workers that live.", value=alive)]
 
 
 def scanners(store: Store) -> list[Metric]:
-    """When each ran last."""
+    """Return how long ago each scanner ran last."""
     ago = _gauge("recovery_scanner_last_run_seconds", "How long ago a scanner ran last.", "scanner")
     runs, now = store.scanners.all(), store.now()
     for name, run in runs.items():
@@ -85,7 +85,7 @@ def hung(store: Store) -> list[Metric]:
 
 
 def schedules(store: Store) -> list[Metric]:
-    """Those that are disabled."""
+    """Return how many schedules of each process type are disabled."""
     gauge = _gauge("recovery_schedules_disabled", "Schedules that their failures disabled.", "type")
     disabled: Counter[str] = Counter()
     for one in store.schedules.all().values():
@@ -96,7 +96,7 @@ def schedules(store: Store) -> list[Metric]:
 
 
 def oldest_overdue(store: Store) -> list[Metric]:
-    """How late the latest is."""
+    """Return how long the longest overdue record of each collection is past its deadline."""
     overdue = _gauge("recovery_oldest_overdue_seconds", "How long the longest overdue record is past it.", "record")
     for collection in DEADLINES:
         overdue.add_metric([collection], store.overview.oldest_overdue(collection))
@@ -104,7 +104,7 @@ def oldest_overdue(store: Store) -> list[Metric]:
 
 
 def overdue(store: Store) -> list[Metric]:
-    """How many are late."""
+    """Return how many records of each collection are overdue."""
     gauge = _gauge("recovery_overdue", f"Records past their deadline; {COUNT_LIMIT:,} at most are counted.", "record")
     for collection, count in store.overview.overdue(COUNT_LIMIT).items():
         gauge.add_metric([collection], count)
@@ -112,7 +112,7 @@ def overdue(store: Store) -> list[Metric]:
 
 
 def census(store: Store) -> list[Metric]:
-    """What was counted of what is live, a while ago; nothing if nobody has counted for long."""
+    """Return the processes by type and state, as the last census counted them; nothing if that is too old."""
     last = store.censuses.last(CENSUS_BELIEVED)
     if last is None:
         return []
@@ -127,7 +127,7 @@ def census(store: Store) -> list[Metric]:
 
 
 def without_deadline(store: Store) -> list[Metric]:
-    """What another program has spoilt: there is none while all is well."""
+    """Return how many live records have no deadline, because another program spoilt them."""
     without = _gauge("recovery_live_without_deadline", "Live records that nobody would look at.", "record")
     for collection, count in store.overview.missing_deadlines(COUNT_LIMIT).items():
         without.add_metric([collection], count)
@@ -135,7 +135,7 @@ def without_deadline(store: Store) -> list[Metric]:
 
 
 def operations(store: Store) -> list[Metric]:
-    """Those that are under way."""
+    """Return the operations that are under way, and the progress of each."""
     count = _gauge("recovery_operations_open", "Operations that are under way.", "kind", "state")
     done = _gauge("recovery_operation_done", "Processes that it is done with, in its phase.", "operation", "kind")
     found = _gauge("recovery_operation_found", "Processes that it has found something on.", "operation", "kind")
@@ -155,7 +155,7 @@ def operations(store: Store) -> list[Metric]:
 
 
 def markers(store: Store) -> list[Metric]:
-    """With a 0 for the types that ask for them."""
+    """Return the markers of each process type, with a 0 for types that ask for markers and have none."""
     there = _gauge("recovery_markers", "Markers that are there.", "type")
     asking = {name: 0 for name, one in store.process_types.all().items() if one.markers}
     for name, number in (asking | store.markers.counts()).items():
@@ -174,11 +174,11 @@ CHEAP: Sequence[Callable[[Store], list[Metric]]] = (
     census,
     operations,
 )
-"""What costs as much as there are workers, actors, types and operations."""
+"""Questions whose cost grows only with the number of workers, actors, types and operations."""
 
 
 def depths(broker: Messages, queues: Iterable[str]) -> list[Metric]:
-    """Messages that wait."""
+    """Return how many messages wait in each queue."""
     depth = _gauge("recovery_queue_depth", "Messages that wait in Redis.", "queue")
     for queue, messages in broker.depths(queues).items():
         depth.add_metric([queue], messages)
@@ -186,7 +186,7 @@ def depths(broker: Messages, queues: Iterable[str]) -> list[Metric]:
 
 
 def of_queues(actors: Mapping[str, ActorQueue]) -> list[Metric]:
-    """What waits for each actor, and for whom."""
+    """Return what waits for each actor, and which workers serve it."""
     unserved = _gauge("recovery_queued_unserved", "Tasks, queued or to be, that no worker that lives serves.", "actor")
     blocked = _gauge("recovery_blocked_seconds", "How long an actor has been blocked.", "actor")
     consumers = _gauge("recovery_queue_consumers", "Workers that live and serve a queue.", "queue")

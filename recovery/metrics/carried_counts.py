@@ -44,7 +44,7 @@ TOTAL, BUCKET, SUM, BOUND = "_total", "_bucket", "_sum", "le"
 
 
 def counted() -> Counted:
-    """All of it as it stands in this process."""
+    """Return all counts of this process."""
     return {
         key: value
         for one in _ALL.values()
@@ -54,13 +54,14 @@ def counted() -> Counted:
 
 
 def grown(before: Counted) -> Counted:
-    """What was counted since then."""
+    """Return what this process counted since then."""
     now = counted()
     return {key: value - before.get(key, 0.0) for key, value in now.items() if value != before.get(key, 0.0)}
 
 
 def carry(counts: Counted) -> None:
-    """Count here what was counted elsewhere. Raises KeyError and ValueError for what is none of ours."""
+    """Add another process's counts to this one's. Raises KeyError or ValueError for a sample that is not of our
+    metrics."""
     for (sample, labels), value in counts.items():
         name, _, part = sample.rpartition("_")
         given = dict(labels)
@@ -88,12 +89,13 @@ def _of_labels(metric: OneOf, given: Mapping[str, str]) -> OneOf:
 
 
 def as_samples(counts: Counted) -> list[Sample]:
-    """For MongoDB, by way of which what a command counted reaches a worker."""
+    """Return these counts in the form that is stored in MongoDB, or handed to a driver."""
     return [Sample(name=name, labels=dict(labels), value=value) for (name, labels), value in counts.items()]
 
 
 def carry_samples(samples: Iterable[Sample]) -> None:
-    """Count here what was left. What is none of ours, as of a newer version, is passed over."""
+    """Add these counts to this process's. A sample that is not of our metrics, as from a newer version, is logged and
+    left out."""
     for sample in samples:
         try:
             carry({(sample.name, _labels(sample.labels)): sample.value})

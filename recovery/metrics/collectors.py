@@ -38,11 +38,11 @@ class ServerCollector(Collector):
         self._said = Seldom(log)
 
     def describe(self) -> list[Metric]:
-        """Nothing: else registering would ask the servers."""
+        """Return nothing, because otherwise registering would ask the servers."""
         return []
 
     def collect(self) -> list[Metric]:
-        """Of all that answer in time."""
+        """Return the metrics of all servers that answer in time."""
         found: list[Metric] = [_build()]
         actors: dict[str, ActorQueue] = {}
 
@@ -94,11 +94,11 @@ class WorkerCounts(Collector):
         self._folder = folder
 
     def describe(self) -> list[Metric]:
-        """Nothing: else registering would collect."""
+        """Return nothing, because otherwise registering would collect."""
         return []
 
     def collect(self) -> Iterable[Metric]:
-        """Asked for at every scrape."""
+        """Return the counts as they are at this scrape."""
         return multiprocess.collect(self._folder) if self._folder else REGISTRY.collect()
 
 
@@ -120,11 +120,11 @@ class Shared(Collector):
         self._at = float("-inf")
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: else registering would ask."""
+        """Return nothing, because otherwise registering would ask."""
         return []
 
     def collect(self) -> list[Metric]:
-        """Asked for at every scrape. An error is not kept: the next one asks again."""
+        """Return the kept answer, or a new one if it is too old. An error is not kept: the next scrape asks again."""
         with self._lock:
             if time.monotonic() - self._at >= KEPT:
                 self._found = list(self._collector.collect())

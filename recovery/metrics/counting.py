@@ -1,4 +1,4 @@
-"""Counting what concerns many at once: each under its own actor or process type.
+"""Counting events of many tasks or processes at once, each under its own actor or process type.
 
 How long a process took is told by this machine's clock against the database's, which its start was stamped with:
 `recovery doctor` tells of clocks that are apart. To ask the database for the time would cost each end a round trip.
@@ -18,7 +18,7 @@ from recovery.records import Process, ProcessState
 from recovery.records.ids import started_at
 
 LOST = ("MESSAGE_LOST", "WORK_TIMEOUT", "WORKER_LOST")
-"""Rules that find what was lost."""
+"""Rules that find lost messages, attempts and workers."""
 
 
 def begin(actors: Iterable[str]) -> None:
@@ -34,7 +34,7 @@ def begin(actors: Iterable[str]) -> None:
 
 
 def requeued(reason: str, actors: Iterable[str]) -> None:
-    """A task of each of these actors was queued again."""
+    """Count that a task of each of these actors was queued again."""
     for actor, count in Counter(actors).items():
         registry.REQUEUES.labels(reason, actor).inc(count)
 
@@ -60,7 +60,7 @@ def finished_alone(types: Mapping[str, str]) -> None:
 
 
 def ended(state: ProcessState, processes: Iterable[Process]) -> None:
-    """These processes, as they were before, ended so."""
+    """Count that these processes, as they were before, ended in this state."""
     now = time.time()
     for process in processes:
         registry.PROCESSES_ENDED.labels(process.type, state.value).inc()

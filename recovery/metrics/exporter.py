@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 PORTS = range(9101, 9165)
-"""Those that are tried one after the other where none is set: a worker takes the first that is free."""
+"""Ports that are tried one after another if none is set: a worker takes the first that is free."""
 OFF = 0
 """As the setting: no metrics are served."""
 
@@ -124,7 +124,7 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
         threading.Thread(target=self.serve_forever, args=(LOOK_EVERY,), name="metrics", daemon=True).start()
 
     def heard(self, connection: socket.socket) -> None:
-        """A whole request came."""
+        """Note that a whole request came over this connection."""
         with self._lock:
             if connection in self._open:
                 self._open[connection].asked = True

@@ -77,7 +77,7 @@ class Broker:
         return client(self._url, os.getpid())
 
     def push(self, queued: Sequence[Queued]) -> int:
-        """Push a message for each decision, in one round trip; how many were pushed (all or 0).
+        """Push a message for each decision, in one round trip. Return how many were pushed: all, or 0.
 
         Of a decision whose actor no actor can be called none is pushed: it is damaged, and its actor's name is perhaps
         that of a list of somebody else's. Its deadline has it looked at.
@@ -120,7 +120,7 @@ class Broker:
         self._away_since = self._away_since or time.monotonic()
 
     def depths(self, queues: Iterable[str]) -> dict[str, int]:
-        """How many messages wait in each queue; in what somebody else put in its place, none."""
+        """Return how many messages wait in each queue: 0 if its key holds something else, which is somebody's."""
         names = list(queues)
         with self._redis.pipeline(transaction=False) as pipeline:
             for name in names:
@@ -132,7 +132,7 @@ class Broker:
         return {name: count if isinstance(count, int) else 0 for name, count in zip(names, counts, strict=True)}
 
     def not_queues(self, queues: Iterable[str]) -> dict[str, str]:
-        """{key: its type} of what stands in the place of these queues and is none."""
+        """Return {key: its type} of those of these queues whose key holds something that is no queue."""
         names = list(queues)
         with self._redis.pipeline(transaction=False) as pipeline:
             for name in names:
@@ -152,21 +152,22 @@ class Broker:
         return sorted(name.decode(errors="replace") for name in found)
 
     def next_in_line(self, queue: str, count: int) -> list[tuple[bytes, MessageId | None]]:
-        """The `count` messages of a queue that are taken next: as they are, and what they tell if they are ours."""
+        """Return the next `count` messages that consumers will take, each with what its id tells if it is ours."""
         # Consumers take from the right. What is too large for a message of ours is not kept, only read.
         return _told(client(self._url, os.getpid(), bounded=True).lrange(queue, -count, -1)[::-1])
 
     def take(self, queue: str, count: int) -> list[tuple[bytes, MessageId | None]]:
-        """The same, taken out of the queue: what is not put back is lost."""
+        """Take the next `count` messages out of a queue, as `next_in_line` returns them. One that is not put back is
+        lost."""
         return _told(client(self._url, os.getpid(), bounded=True).rpop(queue, count) or [])
 
     def pop(self, queue: str, count: int) -> list[bytes]:
-        """The same, as they are, which nobody has looked at."""
+        """Take the next `count` messages out of a queue, and return their texts, unread."""
         texts: Any = client(self._url, os.getpid(), bounded=True).rpop(queue, count)
         return texts or []
 
     def put_back(self, queue: str, texts: Sequence[bytes]) -> None:
-        """Make these messages the next that are taken, the first of them first."""
+        """Put messages back, so that they are the next that are taken, in this order."""
         if texts:
             self._sent(lambda: self._redis.rpush(queue, *reversed(texts)))
 
@@ -188,11 +189,11 @@ class Broker:
         self._failed_at = -math.inf
 
     def cut(self, queue: str, most: int) -> None:
-        """Leave the `most` messages of a queue that were pushed last."""
+        """Remove all messages of a queue except the `most` that were pushed last."""
         self._redis.ltrim(queue, 0, most - 1)
 
     def note_nudge(self) -> None:
-        """Say that a beat nudged just now."""
+        """Note that a beat nudged just now."""
         with self._redis.pipeline() as pipeline:
             pipeline.lpush(NUDGED, "1")
             pipeline.ltrim(NUDGED, 0, 0)
@@ -248,7 +249,7 @@ class Broker:
             return False
 
     def condition(self) -> RedisCondition:
-        """How the server is, by what it tells of itself."""
+        """Return how the server is, by what it tells of itself."""
         return ask_condition(self._redis)
 
     def check(self) -> None:
@@ -274,7 +275,7 @@ class Broker:
             raise ServerUnfit(f"Redis at {public(self._url)} {_MODES[mode]} in RECOVERY_BROKER_URL")
 
     def _fault(self) -> handshake.Fault | None:
-        """What doesn't fit of certificates, ours or the server's."""
+        """Return what is wrong with a certificate, ours or the server's; None if nothing is."""
         place, tls = client(self._url, os.getpid()).connection_pool.connection_kwargs, certificates.of_redis(self._url)
         # An address need not name a port.
         at = place.get("host", DEFAULT_HOST), place.get("port", DEFAULT_PORT)

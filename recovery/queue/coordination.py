@@ -90,5 +90,5 @@ class Kept(Addressed):
         return bool(self._redis.exists(KEPT_KEY))
 
     def note(self) -> None:
-        """From now on it is to be known when all is lost. Noted twice it is noted."""
+        """Note that Redis has all data now. Noting it twice does no harm."""
         self._redis.lpush(KEPT_KEY, "so was all that was pushed")

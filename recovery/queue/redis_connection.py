@@ -116,7 +116,7 @@ def client(url: str, _pid: int, within: float = ANSWER_TIMEOUT, bounded: bool = 
 
 
 class Addressed:
-    """What stands at one Redis address."""
+    """Something that is kept at one Redis address. A base class."""
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -14,13 +14,13 @@ from recovery.store.client import Document
 from recovery.store.driver_errors import translated
 
 VALID = 1.0
-"""Seconds for which what the database told is counted on from here."""
+"""Seconds for which an answer of the database is continued by this machine's clock."""
 SOON = 0.02
-"""Seconds within which an answer has to come for that: so much too early it is at the most."""
+"""Seconds within which an answer must come to be continued: the time is early by at most that."""
 
 
 def told_by(database: Database[Document]) -> datetime:
-    """The time, asked of the server."""
+    """Ask the server for its time."""
     # Commands decode with pymongo's defaults, whose times are naive, unless told otherwise.
     hello = database.command("hello", codec_options=database.codec_options)
     return cast(datetime, hello["localTime"])
@@ -48,14 +48,17 @@ class DatabaseClock:
         self._one_at_a_time = Lock()
 
     def now(self) -> datetime:
-        """Ask for it."""
+        """Ask the database for its time."""
         return self._ask().time
 
     def at_least(self) -> datetime:
-        """That it is so late, mostly known without a round trip: what it was a second ago at the most, and what went by
-        here since. Earlier than it is by 20 ms at most, or by what an answer took where it had to be asked for; never
-        before what `now` gave. Later only where the database's clock was set back, or another server is its primary
-        now. To ask costs some milliseconds where other threads compute."""
+        """Return a time that the database has reached, mostly without a round trip: its time of at most a second ago,
+        and what has passed here since.
+
+        It is early by at most 20 ms, or by the time of an answer if the database had to be asked, and never before what
+        `now` returned. It is late only if the database's clock was set back, or another server is the primary now. To
+        ask would cost some milliseconds while other threads compute.
+        """
         told, moment = self._told, time.monotonic()
         if told is None or moment - told.at > VALID:
             return self._ask().time

@@ -29,7 +29,7 @@ _told = Seldom(logging.getLogger(__name__), TELL_EVERY)
 
 @dataclass(frozen=True, slots=True)
 class Read(Generic[R]):
-    """What was read: the records, and of what could not be read why."""
+    """The records that were read, and why others could not be read."""
 
     records: list[R] = field(default_factory=list)
     damaged: list[DamagedRecord] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Read(Generic[R]):
 
 
 def read(cls: type[R], documents: Iterable[Document], decode: Callable[[Document], R] | None = None) -> Read[R]:
-    """All of these, for who has to do something about what can't be read. `decode` in the place of `from_document`."""
+    """Read these documents, for a caller that acts on what can't be read. `decode` replaces `from_document`."""
     found: Read[R] = Read()
     for document in documents:
         try:
@@ -53,7 +53,7 @@ def read(cls: type[R], documents: Iterable[Document], decode: Callable[[Document
 
 
 def readable(cls: type[R], documents: Iterable[Document], decode: Callable[[Document], R] | None = None) -> Iterator[R]:
-    """Those of these that can be read; the others are told in the log."""
+    """Yield the records that can be read; log the others."""
     for document in documents:
         try:
             one = from_document(cls, document) if decode is None else decode(document)
@@ -64,7 +64,7 @@ def readable(cls: type[R], documents: Iterable[Document], decode: Callable[[Docu
 
 
 def tell(damage: DamagedRecord) -> None:
-    """Say in the log, once in a while for each record, what of it can't be read."""
+    """Log what of a record can't be read, at most once in TELL_EVERY seconds for each record."""
     _told.warning("%s; it is passed over: repair or remove it by hand", damage, about=repr(damage.record))
 
 
@@ -97,7 +97,7 @@ def decision_of(document: Document) -> Decision:
 
 
 def without_outcome(key: str) -> DamagedRecord:
-    """A decision that is finished, and nobody knows with what."""
+    """Return the damage of a finished decision that has no outcome."""
     return DamagedRecord(key, f"Decision {key}: it is finished, and has no outcome", ("outcome",), Decision.__name__)
 
 

@@ -37,7 +37,7 @@ may be four times as large."""
 
 
 def batches(items: Iterable[T], size: int = KEYS) -> Iterator[list[T]]:
-    """These, at most `size` at a time."""
+    """Yield these items in lists of at most `size`."""
     left = iter(items)
     while batch := list(islice(left, size)):
         yield batch
@@ -46,13 +46,14 @@ def batches(items: Iterable[T], size: int = KEYS) -> Iterator[list[T]]:
 def find_keys(
     collection: Collection[Any], keys: Iterable[str], fields: Mapping[str, Any], also: Mapping[str, Any] = {}
 ) -> Iterator[dict[str, Any]]:
-    """These fields of the documents of any number of keys, as far as they are there and match what is wanted `also`."""
+    """Yield these fields of the documents that have one of these keys, any number, and match `also`."""
     for batch in batches(keys):
         yield from collection.find({"_id": {"$in": batch}, **also}, fields).hint("_id_")
 
 
 def portions(weights: Mapping[str, int], most: int, number: int = KEYS) -> Iterator[list[str]]:
-    """{key: weight} in portions that weigh `most` together, or hold one key that is heavier; of at most so many."""
+    """Yield the keys in portions that weigh at most `most` together, or hold one heavier key, and have at most `number`
+    keys."""
     portion, together = list[str](), 0
     for key, weight in weights.items():
         if portion and (together + weight > most or len(portion) >= number):
@@ -72,7 +73,7 @@ PassOver = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What an update of many came to."""
+    """The result of an update of many records."""
 
     count: int
     """How many were changed; of those that were before a record which can't be written, not all are known."""
