@@ -7,11 +7,14 @@ import uuid
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from recovery.installed import library_version
 from recovery.records import Worker
 
 _PROC = Path("/proc")
+ENDED = "ZX"
+"""States of a process that has ended: a zombie, or dead."""
 
 
 def identify(
@@ -74,11 +77,27 @@ def is_gone(worker: Worker) -> bool:
         return False
 
 
+class ProcessStat(NamedTuple):
+    """What /proc tells of a process."""
+
+    state: str
+    parent: int
+    started: int
+    """In clock ticks since boot; with the pid, it names one process for ever."""
+
+
+def process_stat(pid: int) -> ProcessStat:
+    """Read what /proc tells of a process. Raises OSError if it is gone and waited for, or if /proc is hidden."""
+    # The name in brackets may hold anything, so the fields are counted from the last bracket.
+    fields = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    return ProcessStat(fields[0], int(fields[1]), int(fields[19]))
+
+
 def started(pid: int) -> int | None:
     """Return when a process was started, in clock ticks since boot; None if it has ended. Raises OSError if /proc is
     hidden."""
-    fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
+    stat = process_stat(pid)
+    return None if stat.state in ENDED else stat.started
 
 
 def _own_start(pid: int) -> int:

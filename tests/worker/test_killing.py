@@ -89,7 +89,7 @@ def unreached() -> bool:
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, signal.Signals]]:
     """The signals that were sent, where 5 has started 3, and that 4; and we 5 and 9."""
     parents, sent = {4: 3, 3: 5, 5: os.getpid(), 9: os.getpid(), 2: 1}, list[tuple[int, signal.Signals]]()
-    there = {pid: killing._Process("S", parent, 100 + pid) for pid, parent in parents.items()}
+    there = {pid: killing.ProcessStat("S", parent, 100 + pid) for pid, parent in parents.items()}
     monkeypatch.setattr(killing, "_processes", lambda: there)
     monkeypatch.setattr(killing, "_look", there.get)
     monkeypatch.setattr(os, "kill", lambda *signal: sent.append(signal))

@@ -12,9 +12,9 @@ import os
 import signal
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 from recovery.threads import poll
+from recovery.worker.identity import ENDED, ProcessStat, process_stat
 
 STOPS_TIMEOUT = 1.0
 """Seconds. A process stands still within a millisecond, unless it waits for a disk."""
@@ -22,18 +22,12 @@ LOOK_EVERY = 0.001
 ROUNDS = 10
 """Looks for what a process has started: each stops what it finds, so the second one mostly finds nothing new."""
 
-GONE, STOPPED = "ZX", "T"
+STOPPED = "T"
+"""The state of a process that SIGSTOP holds."""
 
 
 Stopped = dict[int, int | None]
 """{pid: when it was started, if that can be told}; who started another comes before it."""
-
-
-class _Process(NamedTuple):
-    state: str
-    parent: int
-    started: int
-    """In clock ticks since boot; with the pid, it names one process for ever."""
 
 
 def kill_if(pid: int, still: Callable[[], bool]) -> bool:
@@ -47,7 +41,7 @@ def kill_if(pid: int, still: Callable[[], bool]) -> bool:
         return False
     try:
         found = _look(pid)
-        if found is None or found.parent != os.getpid() or found.state in GONE:
+        if found is None or found.parent != os.getpid() or found.state in ENDED:
             return False
         return _stop_and_kill(process, pid, still)
     except ProcessLookupError:
@@ -120,7 +114,7 @@ def _descendants(pid: int) -> dict[int, int]:
     return found
 
 
-def _processes() -> dict[int, _Process]:
+def _processes() -> dict[int, ProcessStat]:
     """Return all processes; none if /proc is hidden from us."""
     try:
         pids = [int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdecimal()]
@@ -129,14 +123,11 @@ def _processes() -> dict[int, _Process]:
     return {pid: process for pid in pids if (process := _look(pid)) is not None}
 
 
-def _look(pid: int) -> _Process | None:
+def _look(pid: int) -> ProcessStat | None:
     try:
-        # The name in brackets may hold anything, so the fields are counted from the last bracket.
-        text = (Path("/proc") / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2]
+        return process_stat(pid)
     except OSError:
         return None
-    fields = text.split()
-    return _Process(fields[0], int(fields[1]), int(fields[19]))
 
 
 def _stands_still(pid: int) -> bool:
@@ -144,7 +135,7 @@ def _stands_still(pid: int) -> bool:
 
     def state() -> str:
         found = _look(pid)
-        state = GONE[0] if found is None else found.state
-        return state if state in GONE + STOPPED else ""
+        state = ENDED[0] if found is None else found.state
+        return state if state in ENDED + STOPPED else ""
 
     return poll(state, STOPS_TIMEOUT, LOOK_EVERY) == STOPPED
