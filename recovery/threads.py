@@ -139,9 +139,12 @@ class ServiceThread:
 
     def _run_step(self) -> float | None:
         try:
-            return self._step()
+            try:
+                return self._step()
+            except Exception as error:
+                return self._failed(error)
         except Exception as error:
-            return self._failed(error)
+            return self._log_failure(error)
 
     def _log_failure(self, error: Exception) -> float:
         text = "%s failed (%s: %s); it runs again in %g s"

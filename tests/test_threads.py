@@ -117,6 +117,21 @@ def test_a_service_may_decide_what_an_error_does() -> None:
     assert len(told) == 2
 
 
+def test_an_error_about_an_error_does_not_end_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "RETRY", 0.01)
+    ran = list[int]()
+
+    def step() -> None:
+        ran.append(1)
+        raise KeyError("odd")
+
+    def failed(error: Exception) -> None:
+        raise ValueError("odder") from error
+
+    with running(ServiceThread("failing twice", step, failed, first=0.0)):
+        wait_until(lambda: len(ran) > 2, 10, "the third step")
+
+
 def test_stop_waits_for_the_step_for_a_bounded_time() -> None:
     begun, may_end = threading.Event(), threading.Event()
 
