@@ -106,7 +106,7 @@ class ServiceThread:
         return self._background.begin()
 
     def wake(self) -> None:
-        """Have the step run soon. Does not wait. Any thread, or a signal handler."""
+        """Have the step run soon. Does not wait. Any thread."""
         self._woken.set()
 
     @property
