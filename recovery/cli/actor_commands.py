@@ -8,7 +8,8 @@ import typer
 
 from recovery.cli.command_options import Command, JsonOption, ReasonOption, paragraphs
 from recovery.cli.connection import connect
-from recovery.cli.override_commands import Found, Help, Settings, group
+from recovery.cli.output import print_answer
+from recovery.cli.override_commands import Found, GroupTexts, OverridesGroup, group
 from recovery.cli.shell_completion import complete_actor
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from recovery.engine.operators.overrides import ActorOverrides
     from recovery.records import ActorPreferences, Stored
 
-HELP = Help(
+HELP = GroupTexts(
     name="actor",
     complete=complete_actor,
     group="""Settings of actors, and which are blocked, changed while workers run.
@@ -69,7 +70,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, autocom
 
 def add_to(commands: typer.Typer) -> None:
     """Register the commands of this module."""
-    actors = group(Settings(HELP, _overrides, look, _one, _print, "actors", needs_redis=True))
+    actors = group(OverridesGroup(HELP, _overrides, look, _one, _print, "actors", needs_redis=True))
     actors.command("block", cls=Command, help=paragraphs(BLOCK_HELP))(block)
     actors.command("unblock", cls=Command, help=paragraphs(UNBLOCK_HELP))(unblock)
     actors.command("forget", cls=Command, help=paragraphs(FORGET_HELP))(forget)
@@ -80,13 +81,13 @@ def block(name: Name, reason: ReasonOption = "", json: JsonOption = False) -> No
     changed = _overrides()(connect()).block(name, reason)
     was = "is blocked" if changed else "was blocked already"
     text = f"{name} {was}: no task of it begins, and what waits is kept. `recovery actor unblock {name}` ends that"
-    _say("block", name, text, {"changed": changed, "blocked": True}, json)
+    print_answer("actor block", {"name": name, "changed": changed, "blocked": True}, text, json=json)
 
 
 def unblock(name: Name, reason: ReasonOption = "", json: JsonOption = False) -> None:
     changed = _overrides()(connect()).unblock(name, reason)
     text = f"{name} is unblocked: its tasks begin" if changed else f"{name} was not blocked; nothing has changed"
-    _say("unblock", name, text, {"changed": changed, "blocked": False}, json)
+    print_answer("actor unblock", {"name": name, "changed": changed, "blocked": False}, text, json=json)
 
 
 def forget(name: Name, reason: ReasonOption = "", json: JsonOption = False) -> None:
@@ -95,16 +96,7 @@ def forget(name: Name, reason: ReasonOption = "", json: JsonOption = False) -> N
     overrides = forget_actor(connect(), name, reason)
     with_it = f", and with it what was set: {', '.join(overrides)}" if overrides else ""
     text = f"{name} is forgotten{with_it}; a worker that serves it makes it known again"
-    _say("forget", name, text, {"unset": sorted(overrides)}, json)
-
-
-def _say(how: str, name: str, text: str, found: Found, json: bool) -> None:
-    from recovery.cli.output import console, print_json
-
-    if json:
-        print_json(f"actor {how}", {"name": name, **found})
-    else:
-        console().print(text)
+    print_answer("actor forget", {"name": name, "unset": sorted(overrides)}, text, json=json)
 
 
 def look(resources: Resources) -> dict[str, Found]:

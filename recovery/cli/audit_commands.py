@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from recovery.cli.command_options import Command, JsonOption, paragraphs
+from recovery.cli.output import moment
 from recovery.limits import MAX_NUMBER
 from recovery.wording import printable
 
@@ -74,8 +75,7 @@ def _print(out: Console, rows: Sequence[Row]) -> None:
 
 
 def _row(entry: AuditEntry) -> Row:
-    at = f"{entry.at:%Y-%m-%d %H:%M:%S}" if entry.at else "?"
-    return at, entry.who, entry.what, entry.target, entry.why, entry.outcome or "cut off, or under way"
+    return moment(entry.at), entry.who, entry.what, entry.target, entry.why, entry.outcome or "cut off, or under way"
 
 
 def _as_dict(entry: AuditEntry) -> dict[str, Any]:

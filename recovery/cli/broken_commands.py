@@ -239,7 +239,7 @@ def abort(  # noqa: PLR0913
 def _abort_waiting_for(actor: str, reason: str, limit: int | None, *, yes: bool, json: bool) -> None:
     """Abort the processes with tasks for an actor that no worker serves, or, without `yes`, say how many they are."""
     from recovery.cli.connection import connect
-    from recovery.cli.output import console, print_json
+    from recovery.cli.output import print_answer
     from recovery.engine.operators.abort import abort_waiting, waiting_for
 
     if yes:
@@ -249,10 +249,7 @@ def _abort_waiting_for(actor: str, reason: str, limit: int | None, *, yes: bool,
         waiting = len(waiting_for(connect(), actor))
         processes = min(waiting, limit or waiting)
         said = f"would abort {count(processes, 'process')} with tasks for {actor}; add --yes to do it"
-    if json:
-        print_json("broken abort", {"done": yes, "processes": processes})
-    else:
-        console().print(said)
+    print_answer("broken abort", {"done": yes, "processes": processes}, said, json=json)
 
 
 def _interruptions_of(resources: Resources, target: str) -> list[Interruption]:

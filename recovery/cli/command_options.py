@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any
@@ -127,3 +128,12 @@ def _with_wait(args: list[str]) -> list[str]:
         takes_default = argument == WAIT and not after[:1].isdigit()
         found.append(f"{WAIT}={show_duration(WAIT_DEFAULT)}" if takes_default else argument)
     return found
+
+
+def agree_to_removal(words: str, when: str = "") -> None:
+    """Ask on a terminal whether these processes are to be removed. Without a terminal nobody can be asked, and the
+    command goes on. Commands do not call this if --yes is given. Raises InputError if the answer is no."""
+    if not sys.stdin.isatty():
+        return
+    if not typer.confirm(f"This removes {words}, if they are over{when}. Go on?", err=True):
+        raise InputError("the removal was not agreed to; nothing was done")

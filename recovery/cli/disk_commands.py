@@ -47,7 +47,7 @@ def disk(
 
     headers = ("type", "processes", "records", "documents", "on disk", "share")
     print_rows(console(), headers, _rows(found), right=headers[1:])
-    for text in _told(found):
+    for text in _remarks(found):
         console().print(text, style="dim")
 
 
@@ -103,7 +103,7 @@ def show_bytes(number: float) -> str:
     return f"{number:.0f} {_UNITS[place]}" if number >= 100 or place == 0 else f"{number:.2g} {_UNITS[place]}"
 
 
-def _told(found: DiskUse) -> Iterator[str]:
+def _remarks(found: DiskUse) -> Iterator[str]:
     from recovery.wording import count
 
     if found.estimated:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from recovery.cli.output import moment
 from recovery.wording import count
 
 if TYPE_CHECKING:
@@ -137,11 +137,6 @@ def _first_line(message: str) -> str:
 
 def _times(group: Group) -> tuple[str, str]:
     return moment(group.first), moment(group.last)
-
-
-def moment(at: datetime | None) -> str:
-    """A time in UTC, as tables have it; a record that another program wrote may have none."""
-    return f"{at:%Y-%m-%d %H:%M:%S}" if at else "?"
 
 
 def lines(one: Interruption, decision: Decision | None) -> Iterator[Text]:

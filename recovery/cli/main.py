@@ -146,7 +146,7 @@ def execute(arguments: Sequence[str]) -> int:
             _check_argument(place, argument)
         return int(app(list(arguments), prog_name="recovery", standalone_mode=False) or 0)
     except RecoveryError as error:
-        fail(told(error), getattr(error, "__notes__", ()))
+        fail(error_message(error), getattr(error, "__notes__", ()))
         return exit_code(error)
     except Exception as error:
         said = next((found for of in (_of_typer, _of_driver, _of_machine) if (found := of(error)) is not None), None)
@@ -199,7 +199,7 @@ def _of_machine(error: Exception) -> str | None:
     return f"{f'{error.filename}: ' if error.filename else 'what was to be written or read: '}{error.strerror}"
 
 
-def told(error: RecoveryError) -> str:
+def error_message(error: RecoveryError) -> str:
     """The message of an error, as the command line says it."""
     if isinstance(error, StoreDenied):
         return f"{error}; `recovery doctor` tells what it may do"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from recovery.cli.command_options import Command, CommandGroup, JsonOption, paragraphs
+from recovery.cli.output import moment
 from recovery.cli.shell_completion import complete_marker, complete_type
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def _print(out: Console, markers: Sequence[Marker]) -> None:
     if not markers:
         out.print("none")
         return
-    rows = [(one.id, str(as_dict(one)["code"]), _short(one), one.process, _moment(one.written_at)) for one in markers]
+    rows = [(one.id, str(as_dict(one)["code"]), _short(one), one.process, moment(one.written_at)) for one in markers]
     print_rows(out, ("marker", "code", "error", "process", "since (UTC)"), rows)
 
 
@@ -145,7 +146,7 @@ def _print_cleared(out: Console, markers: Sequence[Marker]) -> None:
     if not markers:
         out.print("none")
         return
-    rows = [(one.id, _moment(last.at), last.by, last.reason) for one in markers for last in one.clearings[-1:]]
+    rows = [(one.id, moment(last.at), last.by, last.reason) for one in markers for last in one.clearings[-1:]]
     print_rows(out, ("marker", "cleared (UTC)", "by", "reason"), rows)
 
 
@@ -170,19 +171,15 @@ def _rows(marker: Marker) -> Iterator[tuple[str, str]]:
     yield "process", marker.process
     if marker.actor and marker.task:
         yield "task", f"{marker.task}, of {marker.actor}"
-    yield "written", f"{_moment(marker.written_at)} UTC"
+    yield "written", f"{moment(marker.written_at)} UTC"
     for place, one in enumerate(reversed(marker.clearings)):
         of = "" if place == 0 and marker.cleared_at is not None else f", for process {one.process}"
-        yield "cleared", f"{_moment(one.at)} UTC by {one.by}: {one.reason}{of}"
+        yield "cleared", f"{moment(one.at)} UTC by {one.by}: {one.reason}{of}"
 
 
 def _short(marker: Marker) -> str:
     text = " ".join(f"{marker.kind}: {marker.message}".split())
     return text if len(text) <= 80 else f"{text[:80]}…"
-
-
-def _moment(at: Any) -> str:
-    return f"{at:%Y-%m-%d %H:%M:%S}" if at else "?"
 
 
 def add_to(commands: typer.Typer) -> None:

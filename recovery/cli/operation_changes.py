@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.command_options import DURATION, YES, Command, JsonOption, ReasonOption, duration, paragraphs
+from recovery.cli.command_options import (
+    DURATION,
+    YES,
+    Command,
+    JsonOption,
+    ReasonOption,
+    agree_to_removal,
+    duration,
+    paragraphs,
+)
 from recovery.cli.operation_view import print_followed, print_whole
 from recovery.cli.shell_completion import complete_actor, complete_kind, complete_operation, complete_search
 
@@ -146,7 +155,6 @@ def apply(
     operation = operations.find(resources, number)
     if operation.kind.value == "collect" and operation.state.value == "planned" and not yes:
         from recovery.cli.operation_texts import selection_in_words
-        from recovery.cli.removals import agree_to_removal
 
         found = operation.planned.found if operation.planned is not None else 0
         agree_to_removal(f"{found:,} of the {selection_in_words(operation)}")
@@ -213,12 +221,14 @@ def _answer(resources: Resources, command: str, operation: Operation, *, json: b
 
 def _answer_damaged(command: str, number: int, state: str, *, json: bool) -> None:
     """Print the new state of an operation whose record can't be read."""
-    from recovery.cli.output import console, print_json
+    from recovery.cli.output import print_answer
 
-    if json:
-        print_json(f"operation {command}", {"number": number, "state": state, "damaged": True})
-    else:
-        console().print(f"operation {number} is {state}; the rest of its record can't be read")
+    print_answer(
+        f"operation {command}",
+        {"number": number, "state": state, "damaged": True},
+        f"operation {number} is {state}; the rest of its record can't be read",
+        json=json,
+    )
 
 
 def add_to(group: typer.Typer) -> None:

@@ -15,6 +15,7 @@ from recovery.cli.operation_texts import (
     sample,
     selection_in_words,
 )
+from recovery.cli.output import moment
 from recovery.wording import show_duration
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _purpose_rows(operation: Operation) -> Iterator[tuple[str, str]]:
 
 def _order_rows(operation: Operation) -> Iterator[tuple[str, str]]:
     """Yield who ordered the operation and how it is to run."""
-    yield "asked", f"{_moment(operation.asked_at)} UTC by {operation.who}: {operation.why}"
+    yield "asked", f"{moment(operation.asked_at)} UTC by {operation.who}: {operation.why}"
     if operation.driven:
         yield "runs in", "Spark"
     if operation.parquet:
@@ -134,11 +135,7 @@ def _progress_rows(found: Progress) -> Iterator[tuple[str, str]]:
     for error in found.errors:
         yield "held up", error
     if operation.ended_at is not None:
-        yield "ended", f"{_moment(operation.ended_at)} UTC"
-
-
-def _moment(at: Any) -> str:
-    return f"{at:%Y-%m-%d %H:%M:%S}" if at else "?"
+        yield "ended", f"{moment(operation.ended_at)} UTC"
 
 
 def print_whole(resources: Resources, command: str, operation: Operation, *, json: bool, watch: bool = False) -> None:

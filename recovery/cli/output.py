@@ -7,7 +7,7 @@ command. docs/commands.md describes each.
 
 from __future__ import annotations
 
-import json
+import json as json_module
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -125,6 +125,19 @@ def print_json(command: str, found: Mapping[str, Any]) -> None:
     print(_dumped({"version": JSON_VERSION, "command": command, **found}))
 
 
+def print_answer(command: str, found: Mapping[str, Any], text: str, *, json: bool) -> None:
+    """Print what a command found or did: as JSON, or as a text for people."""
+    if json:
+        print_json(command, found)
+    else:
+        console().print(text)
+
+
+def moment(at: datetime | None) -> str:
+    """Return a time in UTC, as tables have it. A record that another program wrote may have none."""
+    return f"{at:%Y-%m-%d %H:%M:%S}" if at else "?"
+
+
 def stream_json(command: str, found: Mapping[str, Any], name: str, rows: Iterable[Any]) -> None:
     """The same with `rows` under a name at its end, each printed as it comes: there may be millions. Cut off in between
     it is no JSON."""
@@ -135,4 +148,4 @@ def stream_json(command: str, found: Mapping[str, Any], name: str, rows: Iterabl
 
 
 def _dumped(value: Any) -> str:
-    return json.dumps(value, default=datetime.isoformat)
+    return json_module.dumps(value, default=datetime.isoformat)

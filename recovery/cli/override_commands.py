@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from recovery.engine.operators.overrides import ActorOverrides, ProcessTypeOverrides
     from recovery.records import Stored
 
-    Kind = type[ActorOverrides] | type[ProcessTypeOverrides]
+    OverridesClass = type[ActorOverrides] | type[ProcessTypeOverrides]
 
 ASSIGNMENTS: list[str] = typer.Argument(metavar="SETTING=VALUE", show_default=False)
 NAMES: list[str] = typer.Argument(metavar="SETTING", show_default=False)
@@ -25,7 +25,7 @@ Found = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Help:
+class GroupTexts:
     """The texts of a group's commands."""
 
     name: str
@@ -39,11 +39,11 @@ class Help:
 
 
 @dataclass(frozen=True)
-class Settings:
-    """One kind of settings. `kind` imports what is worked with, when a command is run."""
+class OverridesGroup:
+    """One kind of settings. `overrides` imports the class that changes them, when a command is run."""
 
-    texts: Help
-    kind: Callable[[], Kind]
+    texts: GroupTexts
+    overrides: Callable[[], OverridesClass]
     look: Callable[[Resources], dict[str, Found]]
     """All of them, as JSON has it."""
     one: Callable[[Stored[Any]], Found]
@@ -55,7 +55,7 @@ class Settings:
     """Whether `look` asks Redis."""
 
 
-def group(of: Settings) -> typer.Typer:
+def group(of: OverridesGroup) -> typer.Typer:
     """The commands `list`, `show`, `set` and `unset` over one kind of settings."""
     texts = of.texts
     made = typer.Typer(cls=CommandGroup, help=paragraphs(texts.group), no_args_is_help=True)
@@ -85,7 +85,7 @@ def group(of: Settings) -> typer.Typer:
     return made
 
 
-def _list(of: Settings, json: bool) -> None:
+def _list(of: OverridesGroup, json: bool) -> None:
     from recovery.cli.connection import connect
     from recovery.cli.output import console, print_json
 
@@ -96,39 +96,39 @@ def _list(of: Settings, json: bool) -> None:
         of.print_all(console(), found)
 
 
-def _show(of: Settings, name: str, json: bool) -> None:
+def _show(of: OverridesGroup, name: str, json: bool) -> None:
     from recovery.cli.connection import connect
     from recovery.cli.output import console, print_json
 
-    found = {"name": name, **of.one(of.kind()(connect(needs_redis=False)).get(name))}
+    found = {"name": name, **of.one(of.overrides()(connect(needs_redis=False)).get(name))}
     if json:
         print_json(f"{of.texts.name} show", found)
     else:
         _print(console(), found)
 
 
-def _set(of: Settings, name: str, settings: list[str], reason: str, json: bool) -> None:
+def _set(of: OverridesGroup, name: str, settings: list[str], reason: str, json: bool) -> None:
     from recovery.cli.connection import connect
     from recovery.cli.setting_values import parse
 
-    changes = parse(of.kind().kind, settings, name)
-    overrides = of.kind()(connect())
+    changes = parse(of.overrides().kind, settings, name)
+    overrides = of.overrides()(connect())
     overrides.set(name, changes, reason)
-    _tell_changed(of, "set", name, overrides.get(name), list(changes), json)
+    _print_changed(of, "set", name, overrides.get(name), list(changes), json)
 
 
-def _unset(of: Settings, name: str, settings: list[str], reason: str, json: bool) -> None:
+def _unset(of: OverridesGroup, name: str, settings: list[str], reason: str, json: bool) -> None:
     from recovery.cli.connection import connect
     from recovery.cli.setting_values import check_names
 
-    check_names(of.kind().kind, settings, f"unset {name} {' '.join(settings)}")
-    overrides = of.kind()(connect())
+    check_names(of.overrides().kind, settings, f"unset {name} {' '.join(settings)}")
+    overrides = of.overrides()(connect())
     overrides.unset(name, settings, reason)
-    _tell_changed(of, "unset", name, overrides.get(name), list(dict.fromkeys(settings)), json)
+    _print_changed(of, "unset", name, overrides.get(name), list(dict.fromkeys(settings)), json)
 
 
-def _tell_changed(of: Settings, how: str, name: str, stored: Stored[Any], names: list[str], json: bool) -> None:
-    """Tell what holds now that these settings were changed."""
+def _print_changed(of: OverridesGroup, how: str, name: str, stored: Stored[Any], names: list[str], json: bool) -> None:
+    """Print what holds now that these settings were changed."""
     from recovery.cli.output import console, print_json
     from recovery.cli.setting_values import effective_line, not_reached
 
@@ -149,7 +149,12 @@ def _print(out: Console, found: Found) -> None:
 
     state = (" blocked", "red") if found.get("blocked") else ""
     if disabled := found.get("disabled"):
-        at = f" since {disabled['at']:%Y-%m-%d %H:%M:%S} UTC" if disabled["at"] else ""
-        state = (f" disabled{at} by {disabled['by']}: {disabled['reason']}", "red")
+        state = (f" disabled {disabled_text(disabled)}", "red")
     out.print(Text.assemble((found["name"], "bold"), state))
     print_rows(out, ("setting", "value", "from"), list(rows(found["settings"])))
+
+
+def disabled_text(disabled: Found) -> str:
+    """Return since when a process type is disabled, by whom and why."""
+    at = f"since {disabled['at']:%Y-%m-%d %H:%M:%S} UTC " if disabled["at"] else ""
+    return f"{at}by {disabled['by']}: {disabled['reason']}"

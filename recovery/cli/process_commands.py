@@ -42,7 +42,7 @@ def import_(
     json: JsonOption = False,
 ) -> None:
     from recovery.cli.connection import connect
-    from recovery.cli.output import console, print_json
+    from recovery.cli.output import print_answer
     from recovery.engine.operators.auditing import audited
     from recovery.engine.operators.operator import reason_of
     from recovery.operations.importing import read_back
@@ -53,10 +53,8 @@ def import_(
         brought, there, replaced = read_back(resources, files)
         told = f", {replaced} of them in place of what they had come to before" if replaced else ""
         outcome.text = f"{count(brought, 'process')} brought back{told}, {there} were there"
-    if json:
-        print_json("import", {"imported": brought, "there": there, "replaced": replaced})
-    else:
-        console().print(f"{count(brought, 'process')} brought back{told}, {there} were there already")
+    found = {"imported": brought, "there": there, "replaced": replaced}
+    print_answer("import", found, f"{outcome.text} already", json=json)
 
 
 RESTART_HELP = """Have a process done again from the beginning, or from any of its tasks, finished ones too.
@@ -170,7 +168,7 @@ def abort(
     json: JsonOption = False,
 ) -> None:
     from recovery.cli.connection import connect
-    from recovery.cli.output import console, print_json
+    from recovery.cli.output import print_answer
     from recovery.engine.lookup import find_process
     from recovery.engine.operators.abort import abort_process
 
@@ -181,10 +179,9 @@ def abort(
         text = f"process {process.id} is aborted"
     else:
         text = _abort_preview(resources, process)
-    if json:
-        print_json("abort", {"process": process.id, "type": process.type, "state": process.state, "done": yes})
-    else:
-        console().print(text)
+    print_answer(
+        "abort", {"process": process.id, "type": process.type, "state": process.state, "done": yes}, text, json=json
+    )
 
 
 def whole_process(resources: Resources, target: str) -> str:

@@ -8,7 +8,8 @@ import typer
 
 from recovery.cli.command_options import Command, JsonOption, ReasonOption, paragraphs
 from recovery.cli.connection import connect
-from recovery.cli.override_commands import Found, Help, Settings, group
+from recovery.cli.output import print_answer
+from recovery.cli.override_commands import Found, GroupTexts, OverridesGroup, disabled_text, group
 from recovery.cli.shell_completion import complete_type
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from recovery.engine.operators.overrides import ProcessTypeOverrides
     from recovery.records import ProcessTypePreferences, Stored, TypeDisabled
 
-HELP = Help(
+HELP = GroupTexts(
     name="process-type",
     complete=complete_type,
     group="""Settings of process types, and which are disabled, changed while workers run.
@@ -59,7 +60,7 @@ Reason = Annotated[str, typer.Option("--reason", help="Told to whoever starts on
 
 def add_to(commands: typer.Typer) -> None:
     """Register the commands of this module."""
-    types = group(Settings(HELP, _overrides, look, _one, _print, "process_types"))
+    types = group(OverridesGroup(HELP, _overrides, look, _one, _print, "process_types"))
     types.command("disable", cls=Command, help=paragraphs(DISABLE_HELP))(disable)
     types.command("enable", cls=Command, help=paragraphs(ENABLE_HELP))(enable)
     commands.add_typer(types, name="process-type")
@@ -68,37 +69,20 @@ def add_to(commands: typer.Typer) -> None:
 def disable(name: Name, reason: Reason = "", json: JsonOption = False) -> None:
     overrides = _overrides()(connect())
     changed = overrides.disable(name, reason)
-    disabled = overrides.get(name).disabled
-    was = "is disabled" if changed else f"was disabled already, {_told(disabled)}"
+    disabled = _as_dict(overrides.get(name).disabled)
+    was = "is disabled" if changed else f"was disabled already, {disabled_text(disabled) if disabled else ''}"
     text = f"{name} {was}: none is started. `recovery process-type enable {name}` ends that"
-    _say("disable", name, text, changed, disabled, json)
+    print_answer("process-type disable", {"name": name, "changed": changed, "disabled": disabled}, text, json=json)
 
 
 def enable(name: Name, reason: ReasonOption = "", json: JsonOption = False) -> None:
     changed = _overrides()(connect()).enable(name, reason)
     text = f"{name} is enabled" if changed else f"{name} was not disabled; nothing has changed"
-    _say("enable", name, text, changed, None, json)
-
-
-def _say(how: str, name: str, text: str, changed: bool, disabled: TypeDisabled | None, json: bool) -> None:
-    from recovery.cli.output import console, print_json
-
-    if json:
-        print_json(f"process-type {how}", {"name": name, "changed": changed, "disabled": _as_dict(disabled)})
-    else:
-        console().print(text)
+    print_answer("process-type enable", {"name": name, "changed": changed, "disabled": None}, text, json=json)
 
 
 def _as_dict(disabled: TypeDisabled | None) -> Found | None:
     return None if disabled is None else {"at": disabled.at, "by": disabled.by, "reason": disabled.reason}
-
-
-def _told(disabled: TypeDisabled | None) -> str:
-    """Since when, by whom and why; nothing of one that is not."""
-    if disabled is None:
-        return ""
-    at = f"since {disabled.at:%Y-%m-%d %H:%M:%S} UTC " if disabled.at else ""
-    return f"{at}by {disabled.by}: {disabled.reason}"
 
 
 def look(resources: Resources) -> dict[str, Found]:

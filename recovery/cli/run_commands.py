@@ -59,11 +59,11 @@ def run(
         good = _wait(resources, runs, began + timeout)
     except KeyboardInterrupt:
         raise processes_go_on(count(len(runs), "process")) from None
-    _tell(out, runs, good, time.monotonic() - began, json=json)
+    _print(out, runs, good, time.monotonic() - began, json=json)
     raise typer.Exit(0 if good == len(runs) else 1)
 
 
-def _tell(out: Console, runs: Sequence[workload.Run], good: int, seconds: float, *, json: bool) -> None:
+def _print(out: Console, runs: Sequence[workload.Run], good: int, seconds: float, *, json: bool) -> None:
     from recovery.cli.output import print_json
     from recovery.wording import show_age
 

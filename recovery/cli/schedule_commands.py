@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.command_options import YES, Command, CommandGroup, JsonOption, ReasonOption, paragraphs
+from recovery.cli.command_options import (
+    YES,
+    Command,
+    CommandGroup,
+    JsonOption,
+    ReasonOption,
+    agree_to_removal,
+    paragraphs,
+)
 from recovery.cli.shell_completion import complete_schedule, complete_type
 
 if TYPE_CHECKING:
@@ -118,7 +126,6 @@ def collect(  # noqa: PLR0913
     json: JsonOption = False,
 ) -> None:
     from recovery.cli.connection import connect
-    from recovery.cli.removals import agree_to_removal
     from recovery.engine.operators.saved_searches import read_search
     from recovery.operations import OperationRequest
     from recovery.operations.commands import schedule_operation
@@ -190,13 +197,15 @@ def enable(name: Name, reason: Needed = "", json: JsonOption = False) -> None:
 
 @group.command(cls=Command, help=paragraphs(REMOVE))
 def remove(name: Name, reason: ReasonOption = "", json: JsonOption = False) -> None:
-    from recovery.cli.output import console, print_json
+    from recovery.cli.output import print_answer
 
     schedule = _schedules().remove(name, reason)
-    if json:
-        print_json("schedule remove", {"name": name, "type": schedule.type if schedule is not None else None})
-    else:
-        console().print(f"{name} is removed; what it started goes on")
+    print_answer(
+        "schedule remove",
+        {"name": name, "type": schedule.type if schedule is not None else None},
+        f"{name} is removed; what it started goes on",
+        json=json,
+    )
 
 
 @group.command("next", cls=Command, help=paragraphs(NEXT))

@@ -55,14 +55,11 @@ def save(
     json: JsonOption = False,
 ) -> None:
     from recovery.cli.connection import connect
-    from recovery.cli.output import console, print_json
+    from recovery.cli.output import print_answer
     from recovery.engine.operators.saved_searches import save_search
 
     saved = save_search(connect(needs_redis=False), name, search, reason, replace=replace)
-    if json:
-        print_json("search save", _as_dict(saved))
-    else:
-        console().print(f"saved: `recovery find @{saved.id}` is {saved.text}")
+    print_answer("search save", _as_dict(saved), f"saved: `recovery find @{saved.id}` is {saved.text}", json=json)
 
 
 @group.command("list", cls=Command, help=paragraphs(LIST))
@@ -94,14 +91,11 @@ def remove(
     json: JsonOption = False,
 ) -> None:
     from recovery.cli.connection import connect
-    from recovery.cli.output import console, print_json
+    from recovery.cli.output import print_answer
     from recovery.engine.operators.saved_searches import remove_search
 
     removed = remove_search(connect(needs_redis=False), name, reason)
-    if json:
-        print_json("search remove", _as_dict(removed))
-    else:
-        console().print(f"@{removed.id} is removed; it was {removed.text}")
+    print_answer("search remove", _as_dict(removed), f"@{removed.id} is removed; it was {removed.text}", json=json)
 
 
 def _row(search: SavedSearch, damage: str | None) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ class Labelled:
     """Rows of a label and a text; what is wrapped goes on under the text. A label is padded to `width`."""
 
     def __init__(self, rows: Iterable[tuple[Cell, Cell]], width: int = 12) -> None:
-        self._rows = [(_text(label), _text(text)) for label, text in rows]
+        self._rows = [(_as_text(label), _as_text(text)) for label, text in rows]
         self._width = width
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
@@ -52,7 +52,7 @@ def print_rows(
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
     for header in headers:
         table.add_column(header, justify="right" if header in right else "left", no_wrap=header in whole)
-    kept = [[_text(cell) for cell in row] for row in rows]
+    kept = [[_as_text(cell) for cell in row] for row in rows]
     for row in kept:
         table.add_row(*row)
     if fits(table, out.width):
@@ -81,5 +81,5 @@ def fits(table: Table, width: int) -> bool:
     return room >= 0
 
 
-def _text(cell: Cell) -> Text:
+def _as_text(cell: Cell) -> Text:
     return line(cell) if isinstance(cell, str) else cell

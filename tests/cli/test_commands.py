@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from recovery.cli.main import exit_code, told
+from recovery.cli.main import error_message, exit_code
 from recovery.cli.start_commands import value
 from recovery.errors import ProcessBroken
 from recovery.settings import Settings
@@ -295,9 +295,9 @@ def test_a_worker_is_celerys_own_process(stack: Stack, env: dict[str, str]) -> N
 def test_a_broken_process_is_told_without_its_rule() -> None:
     """The kind of error says it; the record has both."""
     error = ProcessBroken("p", "t", "RecordsLost", "DECISION_MISSING: the graph names it")
-    assert told(error) == "process p, task t: RecordsLost: the graph names it"
+    assert error_message(error) == "process p, task t: RecordsLost: the graph names it"
     assert exit_code(error) == 1
-    assert told(ProcessBroken("p", None, "ValueError", "ODD: it is")) == "process p: ValueError: ODD: it is"
+    assert error_message(ProcessBroken("p", None, "ValueError", "ODD: it is")) == "process p: ValueError: ODD: it is"
 
 
 def test_status_names_all_that_is_overdue(emptied: Settings) -> None:
