@@ -2,7 +2,9 @@
 command waits for drivers that it does not use.
 
 `entry` is where it starts. `main` is the only place that catches: an error of ours is one message on stderr and its
-exit code, no traceback.
+exit code, no traceback. A module that registers commands is named `…_commands`, and `on_demand` lists it with their
+names. What commands share has modules of its own: `command_options`, `connection`, `output`, `text_tables`,
+`interrupts` and `shell_completion`. Where a group is too large for one module, others have how it shows what it finds.
 """
 
 from __future__ import annotations

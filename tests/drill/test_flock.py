@@ -45,6 +45,6 @@ def test_a_call_that_nobody_took_in_time_is_no_failed_start(world: World, monkey
     monkeypatch.setattr(run, "CALL_TIMEOUT", 0.3)
     busy = Worker(id="w", name="w", pid=1, pid_started=1, host="h", queues=(CANARY,), version=library_version())
     world.store.workers.beat(busy, 60)
-    found = run.run(world.app.resources, run.Plan(processes=1))
+    found = run.run(world.app.resources, run.DrillPlan(processes=1))
     assert [len(one.probes) for one in found.steps if one.step is Step.START] == [1], "of the round that was not begun"
     assert found.processes > 0 and [one.canaries for one in found.workers] == [0]

@@ -12,7 +12,7 @@ from recovery.drill.canary_orders import DELAY, HOLD, WORKER_TIMEOUT, CanaryKind
 from recovery.drill.drill_report import measured
 from recovery.drill.sightings import Canary, Probe, ProbeOutcome, PromisedTime, Step
 from recovery.records import Decision, DecisionState
-from recovery.records import ProbeOutcome as Ended
+from recovery.records import Outcome as Ended
 from recovery.records.ids import START_TASK, child_task_id
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
