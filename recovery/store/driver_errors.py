@@ -67,7 +67,7 @@ _DENIED = re.compile(r"not authorized on (\S+) to execute command \{ (\w+): \"?(
 
 
 def ours(error: Exception) -> StoreError:
-    """Which of our errors this one of the driver's is above the store."""
+    """Return the error of ours that a driver's error becomes above the store."""
     if is_denied(error):
         return StoreDenied(denied(error))
     return _kind(error)(f"{type(error).__name__.removeprefix('_')}: {said(error)}")
@@ -121,7 +121,7 @@ def _first(error: OperationFailure) -> dict[str, Any]:
 
 
 def is_denied(error: BaseException) -> bool:
-    """Whether the user may not do what was asked for."""
+    """Return whether the user may not do what was asked for."""
     return isinstance(error, OperationFailure) and error.code == _UNAUTHORIZED
 
 

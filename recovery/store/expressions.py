@@ -17,11 +17,11 @@ OVERDUE: Expression = {
 }
 """The deadline is past by the database's clock."""
 NOT_DUE: Expression = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", "$$NOW"]}}
-"""It is to come."""
+"""The deadline is to come by the database's clock."""
 
 
 def after(seconds: float) -> Expression:
-    """A time this far from now, by the database's clock."""
+    """Return a time this many seconds from now, by the database's clock."""
     return {"$add": ["$$NOW", round(seconds * 1000)]}
 
 

@@ -31,7 +31,7 @@ _EXISTS = 51002
 
 
 def _rights(*parts: tuple[Iterable[str], str]) -> Rights:
-    """Of (collections, actions, with spaces), all that is given in any of them."""
+    """Return all rights that any of these (collections, actions with spaces between) gives."""
     found: dict[str, frozenset[str]] = {}
     for collections, actions in parts:
         for name in collections:
@@ -124,7 +124,7 @@ def held(database: Database[Document]) -> HeldRights | None:
 
 
 def _lacking(rights: Rights, privileges: Iterable[Document], database: str) -> Rights:
-    """Of these rights those that no privilege gives."""
+    """Return those of these rights that no privilege gives."""
     given = [(one["resource"], frozenset(one["actions"])) for one in privileges]
     found = {}
     for name, wanted in rights.items():

@@ -29,12 +29,12 @@ class AuditLog:
         self._entries = committed(collection)
 
     def begin(self, entry: AuditEntry) -> None:
-        """Write down what is about to be done, under a new id."""
+        """Save what is about to be done, under a new id."""
         fields = {key: literal(value) for key, value in to_document(entry).items() if key != "_id"}
         self._entries.update_one({"_id": entry.id}, [{"$set": {**fields, "at": "$$NOW"}}], upsert=True)
 
     def end(self, key: str, outcome: str, operation: int | None = None) -> None:
-        """Write down what came of it."""
+        """Save the outcome of what was done."""
         fields = {"outcome": literal(outcome), "endedAt": "$$NOW"}
         if operation is not None:
             fields["operation"] = literal(operation)

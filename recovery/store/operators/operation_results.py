@@ -192,7 +192,7 @@ def totals_stages(chosen: Document) -> list[Document]:
 
 
 def totals_of(found: Document) -> Totals:
-    """What `totals_stages` give."""
+    """Return the totals in the answer to `totals_stages`."""
     by = {name: {row["_id"]: int(row["count"]) for row in rows} for name, rows in found.items()}
     states = by["states"]
     return Totals(
@@ -223,7 +223,7 @@ def sums_stages(chosen: Document, most: int) -> list[Document]:
 
 
 def sums_of(rows: Iterable[Document]) -> tuple[Sum, ...]:
-    """What `sums_stages` give."""
+    """Return the sums in the answer to `sums_stages`."""
     return tuple(
         Sum(type=of["type"], rule=of["rule"], actor=of.get("actor"), count=int(row["count"]))
         for row in rows

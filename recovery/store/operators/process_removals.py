@@ -39,7 +39,7 @@ class Begun(NamedTuple):
     """As it stands in the record, where another program may have spoilt it."""
     reopened: int
     key: str | None
-    """Of the order that its mark names."""
+    """The key of the order that its mark names."""
 
     @property
     def mark(self) -> Mark | None:
@@ -89,7 +89,7 @@ class Removals:
         return self.begun([key for key, _ in seen])
 
     def begun(self, process_ids: Sequence[str]) -> list[Begun]:
-        """Those of these that are being removed."""
+        """Return those of these processes that are being removed."""
         among = {"_id": {"$in": list(process_ids)}, "removing": True}
         found = self._processes.find(among, {"epoch": True, "reopened": True, "order": True})
         return [Begun(one["_id"], one.get("epoch"), one.get("reopened") or 0, one.get("order")) for one in found]
@@ -134,12 +134,12 @@ class Removals:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What is gone."""
+    """Records that were removed."""
 
     ids: Mapping[str, Many[str]]
-    """{collection: ids}."""
+    """{collection: ids of the removed records}."""
     finished: frozenset[str]
-    """Of the decisions those that were finished."""
+    """The removed decisions that were finished."""
 
 
 @translated
@@ -150,14 +150,14 @@ class Destruction:
         self._database = database
 
     def drop_graphs(self) -> int:
-        """Drop the whole collection, its indexes and validator with it; how many there were."""
+        """Drop the whole collection with its indexes and its validator. Return how many graphs there were."""
         graphs = committed(self._database[schema.GRAPHS])
         count = graphs.count_documents({})
         graphs.drop()
         return count
 
     def remove_some(self, part: float, choose: random.Random) -> Removed:
-        """Remove this part of the records of every kind, drawn at random."""
+        """Remove this share of the records of every kind, drawn at random."""
         gone, finished = dict[str, Many[str]](), set[str]()
         for name in schema.OF_PROCESSES:
             collection = committed(self._database[name])

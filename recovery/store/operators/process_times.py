@@ -145,10 +145,10 @@ class Corrections:
 
 
 def _possible(field: str, otherwise: Any) -> Document:
-    """A date that may be, or something else in its place."""
+    """Return an expression for a date that is possible, or for `otherwise` in its place."""
     return {"$cond": [{"$lte": [date_of(field, literal(datetime.max)), _AHEAD]}, field, otherwise]}
 
 
 def _sooner(moment: Any) -> Document:
-    """A deadline that is not after this; one that may be stays as it is."""
+    """Return an expression for a deadline that is at most this; a possible one stays as it is."""
     return {"$cond": [{"$gt": ["$recoveryTime", _AHEAD]}, {"$min": ["$recoveryTime", moment]}, "$recoveryTime"]}

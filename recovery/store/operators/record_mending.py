@@ -33,7 +33,7 @@ _TEXTS = {
     schema.TASKS: ("args",),
     schema.DECISIONS: ("outcome.value",),
 }
-"""Fields that hold JSON."""
+"""Fields that hold JSON, by collection."""
 
 
 @translated
@@ -76,7 +76,7 @@ class Damaged:
 
 
 def _no_json(document: Document, field: str) -> str | None:
-    """Why a field's text can't be read, if it can't; what is no text is another's affair."""
+    """Return why a field's text can't be read, if it can't. What is no text is found by `find`."""
     value: Any = document
     for part in field.split("."):
         value = value.get(part) if isinstance(value, dict) else None

@@ -95,7 +95,7 @@ class Redos:
         return process_of(found) if found else None
 
     def epochs(self, process_id: str) -> list[int]:
-        """Those that the decisions of a process are of."""
+        """Return the epochs of a process's decisions."""
         return [int(one) for one in self._decisions.distinct("epoch", record_range(process_id)) if isinstance(one, int)]
 
     def set_back(self, process_id: str, odd: Sequence[int], epoch: int) -> None:

@@ -50,7 +50,7 @@ class Use:
     disk: float | None = 0
 
     def add(self, of_records: float, of_bytes: float, stored: Use) -> None:
-        """Add these shares of what is stored."""
+        """Add these shares of the records and bytes that are stored."""
         self.records += of_records * stored.records
         self.bytes += of_bytes * stored.bytes
         self.disk = None if self.disk is None or stored.disk is None else self.disk + of_bytes * stored.disk
@@ -58,7 +58,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class DiskUse:
-    """What all of it takes."""
+    """What the whole database takes."""
 
     types: Mapping[str | None, Use]
     """By process type; None: one that can't be read."""
@@ -67,14 +67,14 @@ class DiskUse:
     free: int | None
     """Bytes of the files that are kept for records to come: what was removed leaves them."""
     drawn: int
-    """How many processes were looked at."""
+    """How many processes were drawn."""
     estimated: bool
-    """Whether there are more."""
+    """Whether there are more processes than were drawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """Of one collection what the processes that were drawn have, by type."""
+    """What the processes that were drawn have in one collection, by type."""
 
     records: Counter[str | None]
     bytes: Counter[str | None]
@@ -82,7 +82,7 @@ class _Drawn:
 
 @translated
 class Disk:
-    """Asks all collections, as a majority has them."""
+    """Queries of all collections, as a majority has them."""
 
     def __init__(self, database: Database[Document]) -> None:
         self._told = {name: committed(database[name]) for name in schema.ALL}
@@ -115,7 +115,7 @@ class Disk:
         return DiskUse(dict(found), others, all_free, number, not counts_all and number < there)
 
     def _stored(self, name: str) -> tuple[Use, int | None]:
-        """What a collection takes by its metadata, and what of its file is free."""
+        """Return what a collection takes by its metadata, and how much of its file is free."""
         try:
             (found,) = self._told[name].aggregate([{"$collStats": {"storageStats": {}}}])
         except OperationFailure as error:
@@ -145,7 +145,7 @@ class Disk:
             gap = random.randint(1, 2 * step - 1)
 
     def _weigh_all(self) -> dict[str, _Drawn]:
-        """What all processes have, each collection read once."""
+        """Return what all processes have in each collection, which is read once."""
         drawn = {name: _Drawn(Counter(), Counter()) for name in schema.OF_PROCESSES}
         types = dict[str, str | None]()
         fields = {"type": True, "bytes": {"$bsonSize": "$$ROOT"}}

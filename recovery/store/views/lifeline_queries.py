@@ -31,7 +31,7 @@ _AGO: Document = {"$cond": [_HAS_RUN, {"$divide": [age("$ranAt"), 1000]}, None]}
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatLook:
-    """What was found."""
+    """What a heartbeat found."""
 
     deadlines: Mapping[str, Any]
     """{worker: what stands as deadline in its record}; of another program's perhaps no date."""
@@ -51,7 +51,7 @@ class HeartbeatView:
         self._workers = current(database[schema.WORKERS])
 
     def look(self, host: str) -> HeartbeatLook:
-        """All of it as it is now. There are as many documents as workers, actors and scanners."""
+        """Return all of it as it is now. Reads as many documents as there are workers, actors and scanners."""
         # Not only those whose name is one: that would be asked of the index, which costs twice as much.
         blocked: Document = {"blockedAt": {"$ne": None}}
         actors = [{"$match": blocked}, {"$project": {"_id": False, "blocked": "$_id"}}]
@@ -133,7 +133,7 @@ class Hung:
         }
 
     def _read(self, claims: Many[Claim]) -> dict[str, Document | None]:
-        """{decision: what there is of it, or None}, of each of these claims."""
+        """Return {decision: its document, or None} of each of these claims."""
         if not claims:
             return {}
         ids = sorted({claim.decision_id for claim in claims})
@@ -151,12 +151,13 @@ class Hung:
         return True
 
     def note_freed(self, actor: str, worker: str, task: str) -> None:
-        """Count a slot that was freed of an attempt of this actor. Only told of: nothing is decided by it."""
+        """Count a slot that was freed of an attempt of this actor. For reports: nothing is decided by it."""
         freed = {"slots": plus_one("freed.slots"), "at": "$$NOW", "worker": literal(worker), "task": literal(task)}
         self._actors.update_one({"_id": actor}, [{"$set": {"freed": freed}}])
 
     def freed(self) -> list[FreedSlots]:
-        """Of all actors of which slots were freed, the last first. There are as many documents as actors."""
+        """Return the slots that were freed, by actor, the last freed first. Reads as many documents as there are
+        actors."""
         found = self._actors.find({"freed": {"$type": "object"}}, {"freed": True}).sort("freed.at", -1)
         return list(readable(FreedSlots, ({**document["freed"], "_id": document["_id"]} for document in found)))
 
@@ -175,7 +176,7 @@ def _may_be_older(claim: Claim, decision: Document | None) -> bool:
 
 
 def _fate(claim: Claim, decision: Document | None) -> Fate:
-    """By a record that is not older than the claim."""
+    """Return the fate of a claim, by a record that is not older than the claim."""
     if decision is None:
         return Fate.LOST
     state, held_pass = decision.get("state"), decision.get("pass")

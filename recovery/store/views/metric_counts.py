@@ -26,7 +26,7 @@ from recovery.store.record_reading import read, readable
 
 THE_ONE = "census"
 FAR = 86_400.0
-"""Seconds that a census is postponed at most."""
+"""Maximum postponement of a census, in seconds."""
 TYPES = 200
 """Of which processes are counted by themselves, in each state: those that have the most. Whoever has more types has
 them by mistake, and each would be a series in Prometheus."""
@@ -44,8 +44,8 @@ class Censuses:
         self._current, self._committed = current(database[schema.CENSUS]), committed(database[schema.CENSUS])
 
     def begin(self, within: float) -> datetime | None:
-        """Take a census upon oneself, if one is due and nobody takes it: until when, in so many seconds, nobody else
-        does. By that `save` is known to be of who began it. None: it is not due."""
+        """Acquire the census lease for so many seconds, if a census is due and nobody takes it. Return the lease's
+        expiry, by which `save` knows who began the census; None if none is due."""
         # One that is far off was set by a clock that ran ahead, and would be the last one.
         due: Document = {"$expr": {"$or": [{"$lte": ["$nextAt", "$$NOW"]}, {"$gt": ["$nextAt", after(FAR)]}]}}
         stages = [{"$set": {"nextAt": after(within)}}]
@@ -78,15 +78,15 @@ class Censuses:
         return tuple(lines)
 
     def save(self, census: Census, begun: datetime, next_within: float) -> bool:
-        """Save what was counted just now by who had begun it; the next one is due in so many seconds. False: it took
-        longer than it had, and somebody else has begun another."""
+        """Save what was counted under the lease that expires at `begun`; the next census is due in so many seconds.
+        Return False if counting took longer than the lease, and somebody else has begun another census."""
         fields = literals(to_document(census))
         times = {"takenAt": "$$NOW", "nextAt": after(next_within)}
         ours = {"_id": census.id, "nextAt": begun}
         return self._committed.update_one(ours, [{"$replaceWith": {**fields, **times}}]).matched_count == 1
 
     def last(self, within: float) -> Census | None:
-        """The last one, as a majority has it; None if there is none that is at most so many seconds old."""
+        """Return the last census, as a majority has it; None if there is none that is at most so many seconds old."""
         found = self._committed.find({"_id": THE_ONE, "$expr": near_now("$takenAt", within)})
         return next(readable(Census, found), None)
 
@@ -102,7 +102,7 @@ class LeftCountRecords:
         self._current = current(collection)
 
     def leave(self, samples: Iterable[Sample]) -> None:
-        """Leave them for a worker."""
+        """Leave these counts for a worker."""
         fields = to_document(LeftCounts(id=new_pass(), samples=tuple(samples)))
         key = fields.pop("_id")
         stages = [{"$set": literals(fields) | {"at": "$$NOW"}}]

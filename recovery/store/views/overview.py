@@ -44,7 +44,7 @@ APPLYING, AT_REST = "applying", "at rest"
 
 
 def time_limit(seconds: float) -> AbstractContextManager[None]:
-    """All queries in this block together get this long, and raise StoreTimeout after it."""
+    """Give all queries in this block this many seconds together; they raise StoreTimeout after it."""
     return pymongo.timeout(seconds)
 
 
@@ -70,7 +70,7 @@ class Overview:
         return {ProcessState.FINISHED.value: max(0, rest), **counts}
 
     def broken(self) -> int:
-        """How many processes are broken. Index `unsuccessful`."""
+        """Return how many processes are broken. Index `unsuccessful`."""
         broken = {"state": ProcessState.BROKEN.value}
         return self._told(schema.PROCESSES).count_documents(broken, hint="unsuccessful")
 
@@ -142,7 +142,7 @@ class Overview:
         return found
 
     def workers_alive(self) -> list[Worker]:
-        """Workers whose heartbeat is not overdue. There are as many as workers."""
+        """Return the workers whose heartbeat is not overdue. Reads all workers, which are few."""
         found = current(self._database[schema.WORKERS]).find({"$expr": ALIVE})
         return list(readable(Worker, found))
 

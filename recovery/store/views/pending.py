@@ -37,7 +37,7 @@ COUNT_LIMIT = 10_000
 """Tasks of the other strangers that are counted."""
 
 FEW = 20
-"""Actors whose tasks are counted one after the other."""
+"""Up to this many actors have their tasks counted one after another."""
 
 # A task goes from each to the next, and from the last back to the one before: asked for in this order it is not missed.
 _IN_TURN = (WORKING, WAITING, DELAYED, QUEUED, WORKING)
@@ -50,11 +50,11 @@ _COUNTED: Document = {"$sum": 1}
 
 @dataclass(frozen=True, slots=True)
 class ToCome:
-    """How many tasks of one actor are not queued and not decided."""
+    """Numbers of tasks of one actor that are neither queued nor decided."""
 
     delayed: int = 0
     after_others: int = 0
-    """Wait for other tasks first."""
+    """Tasks that wait for other tasks first."""
     of_broken: int = 0
     """The same of processes that do not run: their turn comes only if an operator restarts what failed."""
     working: int = 0

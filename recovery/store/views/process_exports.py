@@ -50,17 +50,17 @@ class Whole:
 
     @property
     def records(self) -> list[Document]:
-        """All of them."""
+        """All records of the process."""
         return [self.process, *([self.graph] if self.graph is not None else []), *self.tasks, *self.decisions]
 
     @property
     def exported_epoch(self) -> int:
-        """As that of the process's record."""
+        """The epoch of the process's record when it was exported."""
         of, told = self.process["epoch"], self.process.get("importedEpoch")
         return int(told if told is not None and self.process.get("importedAs") == of else of)
 
     def without_mark(self) -> Whole:
-        """The same, and not marked to be removed."""
+        """Return the same process without its mark of a removal."""
         kept = {
             name: value for name, value in self.process.items() if name not in ("removing", "order", "recoveryTime")
         }
@@ -82,7 +82,7 @@ class Whole:
         )
 
     def line(self) -> str:
-        """All of it, as a text without line breaks. Raises InputError if nobody could read it back."""
+        """Return the process as a text without line breaks. Raises InputError if nobody could read it back."""
         for record in self.records:
             _check_storable(record)
         found = {"process": self.process, "graph": self.graph, "tasks": self.tasks, "decisions": self.decisions}
@@ -134,8 +134,8 @@ class _Records:
         self._last = ""
 
     def take(self, process_id: str) -> list[Document]:
-        """All of this process. Asked for in order of ids: of two of which one begins with the other that of the records
-        may be another, so what comes too early is held."""
+        """Return all records of this process. Must be called in order of process ids. If one id begins with another,
+        their records may come in the other order, so records that come too early are held."""
         while self._last < process_id + SEPARATOR and (group := next(self._groups, None)) is not None:
             key, documents = group
             self._held[key], self._last = list(documents), key + SEPARATOR

@@ -83,7 +83,7 @@ def weight(collection: str, documents: Sequence[Document]) -> int:
 
 
 _ODD: dict[str, list[Document]] = {schema.DECISIONS: [NO_VALUE]}
-"""What is of the right type, and not what it says, where the survey does not look."""
+"""Conditions of records whose fields have the right types and contradict each other, where the survey does not look."""
 
 
 @translated

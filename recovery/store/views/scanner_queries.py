@@ -44,7 +44,7 @@ class Due:
         self._database = database
 
     def look(self) -> DueRecords:
-        """What is due now."""
+        """Return what is due now."""
         of_all = dict.fromkeys((schema.DECISIONS, schema.GRAPHS, schema.PROCESSES, schema.SCHEDULES), OVERDUE)
         of_all |= {schema.OPERATIONS: {"recoveryTime": {"$exists": True}}}
         # One document of nothing: `$documents` would say it, and takes a right that no role of one database gives.
@@ -132,14 +132,14 @@ class UnreachableDeadlines:
         self._collections = {name: current(database[name]) for name in _LIVE}
 
     def count(self) -> dict[str, int]:
-        """{collection: live records with such a deadline}."""
+        """Return {collection: live records with such a deadline}."""
         return {
             name: collection.count_documents(_UNREACHABLE | _LIVE[name], hint="deadline")
             for name, collection in self._collections.items()
         }
 
     def stamp(self, ids: Sequence[str]) -> int:
-        """Bring the deadlines of these records, of whichever collections, to now; how many were so."""
+        """Set such deadlines of these records, of any collection, to now. Return how many there were."""
         return sum(
             collection.update_many(
                 {"_id": {"$in": list(ids)}, **_UNREACHABLE, **_LIVE[name]}, [{"$set": {"recoveryTime": _DUE}}]

@@ -141,7 +141,7 @@ class Search:
         return [one for one in batch if one in found]
 
     def _set(self, node: Node, among: frozenset[str]) -> frozenset[str]:
-        """Which of these processes match."""
+        """Return which of these processes match."""
         if not among:
             return among
         match node:
@@ -174,7 +174,7 @@ class Search:
             yield split_record_id(document[source.key])[0]
 
     def _there(self, among: frozenset[str]) -> frozenset[str]:
-        """Those of these that have a Process record."""
+        """Return those of these processes that have a Process record."""
         if not among:
             return among
         found = self._told[schema.PROCESSES].find({"_id": {"$in": sorted(among)}}, KEY).hint("_id_")

@@ -33,7 +33,7 @@ TAKES_PART = (*BEARS_DATA, "ARBITER")
 
 @dataclass(frozen=True, slots=True)
 class SetMember:
-    """What a member says when it is asked directly."""
+    """The answers of a member that was asked directly."""
 
     name: str
     """`host:port`."""
@@ -42,7 +42,7 @@ class SetMember:
     elected: Any = None
     """Id of its election: of two that call themselves primary the later one is."""
     names_primary: str | None = None
-    """Whom it takes for the primary."""
+    """Which member it takes for the primary."""
     knows: tuple[str, ...] = ()
     """All members, by its configuration."""
     status: Document | None = None
@@ -62,7 +62,7 @@ class MemberView:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSetState:
-    """All members, by what each of them says."""
+    """All members of a replica set, by the answers of each."""
 
     primary: str | None
     """The one that says so of itself."""
@@ -78,12 +78,12 @@ class ReplicaSetState:
 
     @property
     def acknowledging(self) -> int:
-        """How many could acknowledge one."""
+        """How many members that bear data could acknowledge a write."""
         return sum(one.takes_part and one.state in BEARS_DATA for one in self.seen or ())
 
 
 def ask_members(client: MongoClient[Document], uri: str) -> ReplicaSetState:
-    """Ask all members that are known, and those that they know."""
+    """Ask all members that are known, and the members that they know of."""
     known = {f"{host}:{port}" for host, port in client.topology_description.server_descriptions()}
     told = _ask_all(uri, known)
     more = {name for member in told for name in member.knows} - known
@@ -136,7 +136,7 @@ def _hidden(status: Document | None) -> list[str]:
 
 
 def put_together(members: Sequence[SetMember]) -> ReplicaSetState:
-    """What all of them say together."""
+    """Combine the answers of all members."""
     answering = [one for one in members if one.answers]
     silent = tuple(one.name for one in members if not one.answers)
     claiming = [one for one in answering if one.is_primary]
@@ -165,7 +165,7 @@ def _majority(status: Mapping[str, Any]) -> int:
 
 @translated
 class MongoServer:
-    """Asks the MongoDB of one database."""
+    """Questions to the MongoDB of one database."""
 
     def __init__(self, database: Database[Document], uri: str) -> None:
         self._database, self._uri = database, uri

@@ -35,9 +35,9 @@ NO_VALUE: Document = {
     "outcome.error": None,
     "outcome.value": {"$not": {"$type": "string"}},
 }
-"""Of a decision that ended well, and nobody knows with what."""
+"""Matches a decision that ended well and has no value."""
 NO_RESULT: Document = {"state": ProcessState.FINISHED.value, "result": {"$not": {"$type": "string"}}}
-"""Of a process that is finished, and nobody knows with what."""
+"""Matches a process that is finished and has no result."""
 ID_ONLY = {"_id": True}
 Concern = Callable[[Collection[Document]], Collection[Document]]
 """How records are read: `current` or `committed` of `concerns`."""

@@ -26,7 +26,7 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ColumnKind:
-    """What a column holds: its type for Spark, and what of a document it takes."""
+    """What a column holds: its type for Spark, and how it reads a field of a document."""
 
     ddl: str
     read: Callable[[Any], Any]
@@ -116,7 +116,7 @@ class Table:
 
     @property
     def fields(self) -> Mapping[str, bool]:
-        """What is read of a document."""
+        """The fields that are read of a document."""
         return {"_id": True, **dict.fromkeys((one.field for one in self.columns), True)}
 
     def row(self, document: Document) -> Row:

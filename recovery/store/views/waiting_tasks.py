@@ -137,7 +137,7 @@ class Waiting:
 
 
 def _seconds(since: object, now: datetime) -> float:
-    """How long ago a moment was; 0 for one that is to come, or that another program left out."""
+    """Return how many seconds ago a moment was; 0 if it is to come, or if another program left it out."""
     return max(0.0, (now - since).total_seconds()) if isinstance(since, datetime) else 0.0
 
 
