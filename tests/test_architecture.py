@@ -46,15 +46,6 @@ def name_of(path: Path) -> str:
 
 
 NAMES = frozenset(map(name_of, MODULES))
-KNOWN_CIRCLES = [
-    [
-        "recovery.engine.run.batch",
-        "recovery.engine.run.batches",
-        "recovery.engine.run.slot",
-        "recovery.engine.run.taking",
-    ],
-]
-"""Circles that are still there. Nothing is added here."""
 
 
 @functools.cache
@@ -150,8 +141,7 @@ def test_no_modules_import_one_another() -> None:
     """Within packages as well, and under TYPE_CHECKING: of a circle nobody can read one module without the others."""
     exported = exports()
     found = circles({name_of(path): modules_imported(tree(path), exported) - {name_of(path)} for path in MODULES})
-    assert [circle for circle in found if circle not in KNOWN_CIRCLES] == []
-    assert [circle for circle in KNOWN_CIRCLES if circle not in found] == [], "it is gone: take it from the list"
+    assert found == []
 
 
 def test_a_circle_is_found_wherever_an_import_stands() -> None:

@@ -12,7 +12,7 @@ import redis
 
 from recovery import Recovery, Settings
 from recovery.engine import Actor, Host, Slot, Started
-from recovery.engine.run import slot as attempt
+from recovery.engine.run.batch import Batch
 from recovery.errors import BrokerError
 from recovery.queue import Kept
 from recovery.records import Decision, Process
@@ -62,7 +62,7 @@ class World:
     def flush(self) -> None:
         """Register what was started, and apply what has ended."""
         self.app.registrar.flush()
-        self.app.applier.flush()
+        self.app.outbox.flush()
 
     def lose_messages(self) -> None:
         """All that wait, and nothing shows that it was all."""
@@ -82,12 +82,12 @@ class World:
         self.tell()
         served = self.app.actors if serve is None else serve
         self.app.registrar.flush()
-        slot, taken = Slot(self.app.resources, self.app.applier, served, holder, Mortal()), 0
+        slot, taken = Slot(self.app.resources, self.app.outbox, served, holder, Mortal()), 0
         while True:
             while message := self.pop(served):
                 slot.run(served[message["headers"]["task"]], *arguments(message))
                 taken += 1
-            # What is applied now, or just was in the applier's own threads, may have made tasks ready.
+            # What is applied now, or just was in the outbox's own threads, may have made tasks ready.
             self.flush()
             if not any(self.redis.llen(queue) for queue in served):
                 break
@@ -100,7 +100,7 @@ class World:
         self.tell()
         message = self.pop([queue])
         assert message is not None, f"no message in {queue}"
-        Slot(self.app.resources, self.app.applier, self.app.actors, holder).run(
+        Slot(self.app.resources, self.app.outbox, self.app.actors, holder).run(
             self.app.actors[queue], *arguments(message)
         )
         self.flush()
@@ -109,7 +109,7 @@ class World:
         """One run of each scanner."""
         self.tell()
         for scanner in (DecisionScanner, GraphScanner, ProcessScanner):
-            result = scanner(self.app.resources, self.app.applier).run_once()
+            result = scanner(self.app.resources, self.app.outbox).run_once()
             assert result.error is None, result
 
     def process(self, process_id: str) -> Process:
@@ -161,8 +161,12 @@ def arguments(message: dict[str, Any]) -> list[str]:
 @contextmanager
 def by_message_only() -> Iterator[None]:
     """Every task goes through Redis: none is claimed on the spot."""
-    with patch.object(attempt, "CONTINUE_FOR", -1.0):
+    with patch.object(Batch, "_room_alone", nothing_on_the_spot):
         yield
+
+
+def nothing_on_the_spot(_self: Batch, _actor: str) -> int:
+    return 0
 
 
 def check_quiet(world: World, process_id: str) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from recovery.engine.app import Recovery
     from recovery.engine.apply.complete import finish_process
     from recovery.engine.apply.listing import list_again
-    from recovery.engine.apply.outbox import Applier
+    from recovery.engine.apply.outbox import Outbox
     from recovery.engine.apply.reading import ended_portions, read_each
     from recovery.engine.apply.rebuild import rebuild_graphs, remake_graph
     from recovery.engine.end.breaking import break_off
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from recovery.engine.operators.ordering import order
     from recovery.engine.operators.schedules import declare_schedules
     from recovery.engine.resources import Resources
-    from recovery.engine.run.batches import Batches
     from recovery.engine.run.hand import LastRun
-    from recovery.engine.run.slot import Slot
+    from recovery.engine.run.pace import Pace
+    from recovery.engine.run.slot import Intake, Slot
     from recovery.engine.run.trying import Result
     from recovery.engine.start.occurrences import Keys, look_at
     from recovery.engine.start.registering import register
@@ -50,13 +50,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Actor",
     "Applied",
-    "Applier",
-    "Batches",
     "Ended",
     "Host",
+    "Intake",
     "Keys",
     "LastRun",
     "LogContext",
+    "Outbox",
+    "Pace",
     "Recovery",
     "Registrar",
     "Resources",
@@ -95,9 +96,9 @@ __getattr__ = exported(
         "actors.log_context": "LogContext",
         "app": "Recovery",
         "isolation": "batch_or_each for_each in_a_line is_of_servers tell",
-        "apply.outbox": "Applier",
-        "run.slot": "Slot",
-        "run.batches": "Batches",
+        "apply.outbox": "Outbox",
+        "run.pace": "Pace",
+        "run.slot": "Intake Slot",
         "end.breaking": "break_off",
         "apply.complete": "finish_process",
         "run.hand": "LastRun",

@@ -20,7 +20,7 @@ from recovery.engine.actors.declared import (
 )
 from recovery.engine.application_name import checked_name, module_of_maker, name_of_package
 from recovery.engine.application_version import checked_version, checked_versions, default_version
-from recovery.engine.apply.outbox import Applier
+from recovery.engine.apply.outbox import Outbox
 from recovery.engine.end.results import await_result
 from recovery.engine.operators.abort import abort_process, abort_replaced
 from recovery.engine.operators.restart import restart_if_broken, restart_process
@@ -98,7 +98,7 @@ class Recovery:
         self._strategy = strategy_of({"retry": retry}, "Recovery")
         self._retry = retry
         self._settings = settings
-        self._connected: dict[int, tuple[Resources, Applier, Registrar]] = {}
+        self._connected: dict[int, tuple[Resources, Outbox, Registrar]] = {}
         """{pid: the connections of that process}."""
         self.actors: dict[str, Actor[..., Any]] = {}
         self.schedules: dict[str, Plan] = {}
@@ -126,7 +126,7 @@ class Recovery:
         return self._connection()[0]
 
     @property
-    def applier(self) -> Applier:
+    def outbox(self) -> Outbox:
         """Who applies this process's finished decisions."""
         return self._connection()[1]
 
@@ -135,7 +135,7 @@ class Recovery:
         """Who registers the processes that this one starts."""
         return self._connection()[2]
 
-    def _connection(self) -> tuple[Resources, Applier, Registrar]:
+    def _connection(self) -> tuple[Resources, Outbox, Registrar]:
         pid = os.getpid()
         if (made := self._connected.get(pid)) is not None:
             return made
@@ -143,7 +143,7 @@ class Recovery:
             self.settings, self.catalogues, partial(getattr, self, "version"), self.compatible_with
         )
         # Threads that come here at the same time all take what the first one made.
-        return self._connected.setdefault(pid, (resources, Applier(resources), Registrar(resources)))
+        return self._connected.setdefault(pid, (resources, Outbox(resources), Registrar(resources)))
 
     @property
     def process_types(self) -> list[str]:

@@ -8,7 +8,7 @@ Cut off before the push, the decision is queued with a deadline and MESSAGE_LOST
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -19,7 +19,7 @@ from recovery.engine.resources import Resources
 from recovery.errors import StoreUnavailable
 from recovery.metrics import counting
 from recovery.records import Child, Decision, Outcome, Task, Trace
-from recovery.records.ids import START_TASK, new_pass, record_id, split_record_id
+from recovery.records.ids import new_pass, record_id, split_record_id
 from recovery.store import Queued
 
 HEAVY = 64 * 1024
@@ -53,14 +53,9 @@ class Ended:
         """Whether it has no value that others could go on with."""
         return self.decision.outcome is None or self.decision.failed
 
-    @property
-    def may_be_alone(self) -> bool:
-        """Whether this may be the only task of its process, which was never restarted or redone (`apply_alone`)."""
-        decision, outcome = self.decision, self.decision.outcome
-        is_start = self.task.parent is None and self.task.task_id == START_TASK
-        is_plain = outcome is not None and outcome.value is not None and outcome.error is None and not outcome.waits
-        has_more = decision.children or decision.epoch or decision.restarts or decision.effects_trace
-        return is_start and is_plain and not has_more
+    def followed(self, successor: str | None) -> Ended:
+        """The same, with the task that was claimed because of it, if one was."""
+        return self if successor is None else replace(self, successor=successor)
 
     def light(self) -> Ended:
         """The same, without arguments and value where they are large: dozens of these wait to be applied, which takes
@@ -73,29 +68,12 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
-    """What an apply did. `size` is that of the graph, in bytes; 0 if it is complete or was not changed. With
-    `complete` its process has ended, and its graph's deadline is to be cleared."""
-
-    applied: Applied
-    taken: Decision | None = None
-    size: int = 0
-    complete: bool = False
-
-
-Take = Callable[[Mapping[str, str], int], Decision | None]
-"""Given {ready decision: its actor} and the epoch in which they are, claims one of them for the caller, or none."""
-
-
-@dataclass(frozen=True, slots=True)
 class ClaimedTask:
     """A claimed decision, and what was learnt from those that ran just before it, in the same place."""
 
     decision: Decision
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
     """{task: its outcome}, of the one that ran just before."""
-    scheduled: Mapping[str, Decision] = field(default_factory=dict)
-    """{id: decision as it was first written}, of tasks that were scheduled here."""
 
     def knowing(self, outcomes: Mapping[str, Outcome], dependencies: Iterable[str]) -> ClaimedTask:
         """With those of these outcomes that it waited for: {decision: its outcome}."""
@@ -104,12 +82,8 @@ class ClaimedTask:
 
     def followed_by(self, taken: Decision, ended: Ended) -> ClaimedTask:
         """What is known beside a task that was claimed because this one ended."""
-        scheduled, outcome = self.scheduled, ended.decision.outcome
-        known = {ended.decision.task_id: outcome} if outcome is not None and not ended.failed else {}
-        if any(child.unlocks for child in ended.decision.children):
-            _, decisions = records_of_children(ended.task, ended.decision)
-            scheduled = {**scheduled, **{decision.id: decision for decision in decisions}}
-        return ClaimedTask(taken, known, scheduled)
+        outcome = ended.decision.outcome
+        return ClaimedTask(taken, {ended.decision.task_id: outcome} if outcome is not None and not ended.failed else {})
 
 
 def records_of_children(

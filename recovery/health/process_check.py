@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from recovery.engine import Applier, Resources
+from recovery.engine import Outbox, Resources
 from recovery.engine.operators.auditing import audited
 from recovery.errors import ProcessNotFound, StoreError
 from recovery.health import untaken_tasks, versions
@@ -67,7 +67,7 @@ def repair(
 
 
 def _repair(resources: Resources, examined: Examination) -> tuple[Done, Examination]:
-    repairer = Repairer(resources, Applier(resources), SOURCE)
+    repairer = Repairer(resources, Outbox(resources), SOURCE)
     done: Done = Counter()
     for _ in range(MAX_ROUNDS):
         todo = [finding for finding in examined.findings if finding.repair not in LEFT_ALONE]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from recovery.engine import Applier, Resources
+from recovery.engine import Outbox, Resources
 from recovery.operations.hold import Hold
 from recovery.operations.kinds import Kind, kind_of, totals_of
 from recovery.records import Operation, OperationRange, OperationResult, Phase, ResultState, Totals
@@ -69,9 +69,9 @@ class Pages(Protocol):
         nothing of it counts, since nobody is to work at it any more, or somebody else has it."""
 
 
-def pages_of(resources: Resources, applier: Applier, operation: Operation, part: OperationRange, hold: Hold) -> Pages:
+def pages_of(resources: Resources, outbox: Outbox, operation: Operation, part: OperationRange, hold: Hold) -> Pages:
     """How a range is gone through that is held."""
-    kind = kind_of(operation.kind, resources, applier)
+    kind = kind_of(operation.kind, resources, outbox)
     if part.phase is Phase.APPLY:
         return _Applying(resources, operation, kind, hold)
     if kind.surveys and operation.pace is None and part.cursor is None:

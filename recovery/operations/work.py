@@ -14,7 +14,7 @@ import threading
 import time
 from math import ceil
 
-from recovery.engine import Applier, Resources
+from recovery.engine import Outbox, Resources
 from recovery.engine.isolation import in_a_line, is_of_servers
 from recovery.engine.isolation import tell as tell_failed
 from recovery.errors import BrokerError, DamagedRecord, StoreError
@@ -39,8 +39,8 @@ WAKE_EVERY = 30.0
 class OperationWorker:
     """Works at operations, for one process of ours. `name` is told with what it has leased."""
 
-    def __init__(self, resources: Resources, applier: Applier, name: str) -> None:
-        self._resources, self._applier, self._name = resources, applier, name
+    def __init__(self, resources: Resources, outbox: Outbox, name: str) -> None:
+        self._resources, self._outbox, self._name = resources, outbox, name
         self._ending = threading.Event()
         self._put_off: dict[int, float] = {}
         self._wake_at = 0.0
@@ -136,7 +136,7 @@ class OperationWorker:
         """Page after page; whether the range is done."""
         ranges = self._resources.store.operation_ranges
         hold = Hold(self._resources, operation, leased, self._ending)
-        pages = pages_of(self._resources, self._applier, operation, leased, hold)
+        pages = pages_of(self._resources, self._outbox, operation, leased, hold)
         size = _page_size(operation, pages, operation.pace)
         current: OperationRange | None = leased
         while current is not None:

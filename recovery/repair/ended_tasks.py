@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from recovery import metrics, tracing
-from recovery.engine import Applied, Applier, Ended, Resources, ended_portions, is_of_servers, read_each
+from recovery.engine import Applied, Ended, Outbox, Resources, ended_portions, is_of_servers, read_each
 from recovery.errors import DamagedRecord
 from recovery.records import ErrorInfo
 from recovery.records.ids import new_pass
@@ -30,9 +30,9 @@ RARELY = 300.0
 class Applying:
     """Applies finished decisions by their ids."""
 
-    def __init__(self, resources: Resources, applier: Applier) -> None:
+    def __init__(self, resources: Resources, outbox: Outbox) -> None:
         self._store = resources.store
-        self._applier, self._apply_timeout = applier, resources.settings.apply_timeout
+        self._outbox, self._apply_timeout = outbox, resources.settings.apply_timeout
 
     def apply(self, ids: Sequence[str]) -> Changed:
         """Apply these decisions, as far as they and their tasks are there; which of them had an effect."""
@@ -40,7 +40,7 @@ class Applying:
         for portion in ended_portions(self._store, ids):
             for together in _of_each_process(read_each(self._store, portion, self._on_damage)):
                 changed += self._apply(together)
-        self._applier.flush()
+        self._outbox.flush()
         return changed
 
     def _apply(self, together: Sequence[Ended]) -> Changed:
@@ -54,8 +54,8 @@ class Applying:
 
     def _applied(self, together: Sequence[Ended]) -> list[str]:
         """Which of these decisions, of one process and epoch, had an effect."""
-        came_of = zip(together, self._applier.apply(together), strict=True)
-        return [one.decision.id for one, applied in came_of if applied in (Applied.NOW, Applied.RESTORED)]
+        came_of = self._outbox.apply(together)
+        return [key for key, applied in came_of.items() if applied in (Applied.NOW, Applied.RESTORED)]
 
     def _postpone(self, decision_id: str) -> None:
         """What can't be applied now mostly can't be applied ever: it is tried more and more rarely."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import prometheus_client
 
 from recovery import metrics
-from recovery.engine import Applier, Resources
+from recovery.engine import Outbox, Resources
 from recovery.repair.changed import Changed
 from recovery.repair.damage_repairs import DamageRepairs
 from recovery.repair.ended_tasks import Applying, EndRepairs
@@ -54,11 +54,11 @@ class Repairer:
     is that of requeues; by default one of its own."""
 
     def __init__(
-        self, resources: Resources, applier: Applier, source: str = "auto", pace: RequeuePace | None = None
+        self, resources: Resources, outbox: Outbox, source: str = "auto", pace: RequeuePace | None = None
     ) -> None:
         self._source = source
         self.requeues, self.redis_loss = RequeueRepairs(resources, pace), RedisLoss(resources)
-        applying = Applying(resources, applier)
+        applying = Applying(resources, outbox)
         self._actions: dict[Repair, Action] = {
             **ProcessRepairs(resources, applying).actions,
             **GraphRepairs(resources).actions,

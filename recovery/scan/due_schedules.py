@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from recovery.engine import Applier, Keys, Resources, for_each, look_at, order
+from recovery.engine import Keys, Outbox, Resources, for_each, look_at, order
 from recovery.records.schedule import Schedule
 from recovery.repair import Diagnosis, Done
 from recovery.rules import Rule, Surroundings
@@ -29,8 +29,8 @@ class ScheduleScanner(Scanner[Schedule]):
     name = "schedules"
     page = 100
 
-    def __init__(self, resources: Resources, applier: Applier, keys: Keys | None = None) -> None:
-        super().__init__(resources, applier)
+    def __init__(self, resources: Resources, outbox: Outbox, keys: Keys | None = None) -> None:
+        super().__init__(resources, outbox)
         self._keys = keys or Keys({})
 
     def find(self, limit: int) -> Page[Schedule]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from recovery.engine import Applier, Resources
+from recovery.engine import Outbox, Resources
 from recovery.errors import DamagedRecord
 from recovery.records import ProcessState
 from recovery.records.ids import split_record_id
@@ -46,8 +46,8 @@ class GraphScanner(_WholeProcesses):
 
     name = "graphs"
 
-    def __init__(self, resources: Resources, applier: Applier) -> None:
-        super().__init__(resources, applier)
+    def __init__(self, resources: Resources, outbox: Outbox) -> None:
+        super().__init__(resources, outbox)
         self._wrong = set[str]()
 
     def find(self, limit: int) -> Page[Snapshot]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from recovery import metrics
-from recovery.engine import Applier, Resources
+from recovery.engine import Outbox, Resources
 from recovery.records import Worker
 from recovery.repair import Diagnosis, Done, Repairer, look_around
 from recovery.rules import judge_decision
@@ -32,8 +32,8 @@ class WorkerScanner(Scanner[Worker]):
     name = "workers"
     page = 100
 
-    def __init__(self, resources: Resources, applier: Applier, silent: Callable[[], Mapping[str, Any]]) -> None:
-        super().__init__(resources, applier)
+    def __init__(self, resources: Resources, outbox: Outbox, silent: Callable[[], Mapping[str, Any]]) -> None:
+        super().__init__(resources, outbox)
         self._silent = silent
 
     def find(self, limit: int) -> Page[Worker]:

@@ -15,7 +15,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from recovery.engine import Applier, Resources
+from recovery.engine import Outbox, Resources
 from recovery.records import Decision, DecisionState
 from recovery.repair import Diagnosis, look_around
 from recovery.rules import SPOILT, Finding, judge_decision, of_aborted
@@ -52,8 +52,8 @@ class DecisionScanner(Scanner[Decision]):
     name = "decisions"
     repairs_move_deadlines = True
 
-    def __init__(self, resources: Resources, applier: Applier) -> None:
-        super().__init__(resources, applier)
+    def __init__(self, resources: Resources, outbox: Outbox) -> None:
+        super().__init__(resources, outbox)
         self.page = resources.settings.scan_batch
         self._lost = LostMessages(resources, redis_loss=self.repairer.redis_loss)
         self._turns = deque(PageKind)

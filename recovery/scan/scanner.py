@@ -34,7 +34,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from recovery import metrics
-from recovery.engine import Applier, Resources
+from recovery.engine import Outbox, Resources
 from recovery.engine.isolation import in_a_line
 from recovery.errors import BrokerError, DamagedRecord, IndexMissing, RecordInvalid, ServerRefused, StoreError
 from recovery.repair import Diagnosis, Done, Repairer, keep_empty
@@ -88,9 +88,9 @@ class Scanner(ABC, Generic[Item]):
     """Whether a repair moves its record's deadline, and each record has one repair at the most: a page of as many
     repairs as records has nothing healthy in it."""
 
-    def __init__(self, resources: Resources, applier: Applier) -> None:
+    def __init__(self, resources: Resources, outbox: Outbox) -> None:
         self.resources = resources
-        self.repairer = Repairer(resources, applier)
+        self.repairer = Repairer(resources, outbox)
         # Of two, since a scanner may look at one end of what is overdue and at the other by turns.
         self._recent: deque[set[str]] = deque(maxlen=2)
         self._goes_on = self._is_outrun = False

@@ -29,14 +29,11 @@ if TYPE_CHECKING:
     from recovery.rules import Snapshot
     from recovery.store.layout import Layout
     from recovery.store.lifecycle.actors import Actors, KeptSettings, ProcessTypes
-    from recovery.store.lifecycle.decision_batches import DecisionBatches
     from recovery.store.lifecycle.decision_queries import Held
     from recovery.store.lifecycle.decisions import Decisions, Queued, queued
-    from recovery.store.lifecycle.graph_batches import GraphBatches
     from recovery.store.lifecycle.graphs import Finished, Graphs, GraphView
     from recovery.store.lifecycle.markers import Markers
     from recovery.store.lifecycle.preferences import CurrentPreferences
-    from recovery.store.lifecycle.process_batches import ProcessBatches
     from recovery.store.lifecycle.process_updates import MarkerDue
     from recovery.store.lifecycle.processes import Processes, Standing
     from recovery.store.lifecycle.queues import Queues
@@ -137,12 +134,9 @@ class Store:
 
     # The collections that starting, running and finishing processes reads and writes.
     processes: Processes = of_collection("lifecycle.processes:Processes", schema.PROCESSES)
-    process_batches: ProcessBatches = of_collection("lifecycle.process_batches:ProcessBatches", schema.PROCESSES)
     tasks: Tasks = of_collection("lifecycle.tasks:Tasks", schema.TASKS)
     decisions: Decisions = of_decisions("lifecycle.decisions:Decisions")
-    decision_batches: DecisionBatches = of_decisions("lifecycle.decision_batches:DecisionBatches")
     graphs: Graphs = of_collection("lifecycle.graphs:Graphs", schema.GRAPHS)
-    graph_batches: GraphBatches = of_collection("lifecycle.graph_batches:GraphBatches", schema.GRAPHS)
     markers: Markers = of_collection("lifecycle.markers:Markers", schema.MARKERS)
     workers: Workers = of_collection("lifecycle.workers:Workers", schema.WORKERS)
     queues: Queues = of_database("lifecycle.queues:Queues")

@@ -106,7 +106,10 @@ def update_each(
     while left:
         some = left.pop()
         try:
-            count += collection.update_many({"_id": {"$in": some}, **guard}, stages, hint="_id_").modified_count
+            if len(some) == 1:  # the driver tries it once more by itself after a lost connection
+                count += collection.update_one({"_id": some[0], **guard}, stages, hint="_id_").modified_count
+            else:
+                count += collection.update_many({"_id": {"$in": some}, **guard}, stages, hint="_id_").modified_count
         except OperationFailure as error:
             if not is_of_record(error):
                 raise

@@ -24,7 +24,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from recovery.engine import Applier, Resources
+from recovery.engine import Outbox, Resources
 from recovery.engine.isolation import in_a_line
 from recovery.errors import SweepFailed
 from recovery.metrics.carried_counts import Counted, counted, grown
@@ -92,7 +92,7 @@ def work_at_a_range(work: Work) -> Worked:
 @lru_cache(maxsize=4)
 def _worker(settings: Settings, name: str) -> OperationWorker:
     resources = connected(settings)
-    worker = OperationWorker(resources, Applier(resources), name)
+    worker = OperationWorker(resources, Outbox(resources), name)
     # PySpark collects after each task, and would look at all that was imported each time: a sixth of a task's CPU.
     gc.freeze()
     return worker

@@ -161,7 +161,7 @@ def _flush(app: Recovery) -> Callable[..., None]:
     def flush(**_: Any) -> None:
         try:
             app.registrar.wait(REGISTERED_TIMEOUT)
-            app.applier.flush()
+            app.outbox.flush()
         finally:
             tracing.flush()
 

@@ -18,7 +18,7 @@ from celery import Celery, Task
 from celery.exceptions import Ignore, Reject
 from celery.worker.request import Request
 
-from recovery.engine import Actor, Batches, Host, Recovery, Result, Slot, is_of_servers, tell
+from recovery.engine import Actor, Host, Intake, Pace, Recovery, Result, Slot, is_of_servers, tell
 from recovery.log_lines import Seldom
 from recovery.records import Decision
 from recovery.records.ids import holder
@@ -55,7 +55,7 @@ class Running:
 
     parts: WorkerParts | None = None
     """None in any other process."""
-    batches: tuple[int, Batches] | None = None
+    intake: tuple[int, Intake] | None = None
     """The batches of a process, and its pid: a fork makes its own."""
 
 
@@ -129,7 +129,7 @@ def _attempt(app: Recovery, actor: Actor[..., Any]) -> Any:
             result = slot.run(actor, decision_id, pass_key)
             _end_if_unfit(slot)
         except GivenBack:
-            log.info("%s: its result is discarded, since the task was given back", slot.trying.last or decision_id)
+            log.info("%s: its result is discarded, since the task was given back", slot.last or decision_id)
             return
         except Exception as error:
             if is_of_servers(error):
@@ -144,7 +144,7 @@ def _attempt(app: Recovery, actor: Actor[..., Any]) -> Any:
                 raise  # the pool process ends, and its parent sees it
             # None of the actor's, which is its task's error. A thread's would be lost in the pool, and its message
             # never acknowledged.
-            cut_off = slot.trying.last or decision_id
+            cut_off = slot.last or decision_id
             log.exception("%s: the attempt was cut off; its deadline brings another", cut_off)
             return
         if result is Result.BLOCKED:
@@ -180,17 +180,17 @@ def _slot(app: Recovery) -> Slot:
     served = {name: app.actors[name] for name in record.queues}
     thread = None if threading.current_thread() is threading.main_thread() else threading.get_native_id()
     name = holder(record.id, os.getpid(), thread)
-    return Slot(app.resources, app.applier, served, name, PoolHost(worker.board, worker.fitness), _batches(app))
+    return Slot(app.resources, app.outbox, served, name, PoolHost(worker.board, worker.fitness), _intake(app))
 
 
-def _batches(app: Recovery) -> Batches | None:
-    """Return the batches of this process; None outside workers, because only workers take messages."""
-    if (intake := Channel.intake) is None:
+def _intake(app: Recovery) -> Intake | None:
+    """Return the intake of this process; None outside workers, because only workers take messages."""
+    if (channel := Channel.intake) is None:
         return None
-    if Running.batches is None or Running.batches[0] != os.getpid():
-        take = hints(app.resources.broker, intake, _takes_more)
-        Running.batches = os.getpid(), Batches(app.resources, app.applier, take)
-    return Running.batches[1]
+    if Running.intake is None or Running.intake[0] != os.getpid():
+        take = hints(app.resources.broker, channel, _takes_more)
+        Running.intake = os.getpid(), Intake(take, Pace(app.settings.batch_size))
+    return Running.intake[1]
 
 
 def _takes_more() -> bool:

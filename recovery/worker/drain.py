@@ -146,7 +146,7 @@ class Drain:
     def _flush(self) -> None:
         """Apply what has finished here. Other workers repair processes whose records are damaged."""
         try:
-            self._app.applier.flush()
+            self._app.outbox.flush()
         except StoreError:
             raise
         except Exception:  # of what another program wrote into a record
@@ -156,6 +156,6 @@ class Drain:
         """Apply what the pool had finished but not yet reported as applied, then remove this worker's record."""
         resources = self._app.resources
         try:
-            rescue(resources, Repairer(resources, self._app.applier), [self._lifeline.worker.id])
+            rescue(resources, Repairer(resources, self._app.outbox), [self._lifeline.worker.id])
         except (StoreError, BrokerError) as error:
             log.warning("worker record not removed (%s): it will be overdue", error)

@@ -44,7 +44,7 @@ class Operating:
     """The thread of a worker that works at operations."""
 
     def __init__(self, app: Recovery, lifeline: Lifeline) -> None:
-        self._worker = OperationWorker(app.resources, app.applier, lifeline.worker.id)
+        self._worker = OperationWorker(app.resources, app.outbox, lifeline.worker.id)
         self._lifeline = lifeline
         self._thread = ServiceThread("operations", self._work, self._failed)
 

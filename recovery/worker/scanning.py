@@ -70,13 +70,13 @@ class Scanning:
     """The scanners of a worker and the thread that they run in. `operate` is called if an operation is live."""
 
     def __init__(self, app: Recovery, lifeline: Lifeline, operate: Callable[[], object] = lambda: None) -> None:
-        resources, applier = app.resources, app.applier
+        resources, outbox = app.resources, app.outbox
         self._scanners: list[Scanner[Any]] = [
-            WorkerScanner(resources, applier, lifeline.judging.silent),
-            DecisionScanner(resources, applier),
-            GraphScanner(resources, applier),
-            ProcessScanner(resources, applier),
-            ScheduleScanner(resources, applier, Keys(app.actors)),
+            WorkerScanner(resources, outbox, lifeline.judging.silent),
+            DecisionScanner(resources, outbox),
+            GraphScanner(resources, outbox),
+            ProcessScanner(resources, outbox),
+            ScheduleScanner(resources, outbox, Keys(app.actors)),
         ]
         self._lifeline, self._operate = lifeline, operate
         lifeline.nudge = self.nudge

@@ -61,7 +61,7 @@ def _prepare(app: Recovery, database: Any, broker: redis.Redis, change: dict[str
 
 def _scan(app: Recovery, rule: Rule, count: int) -> float:
     began = time.perf_counter()
-    result = DecisionScanner(app.resources, app.applier).run_once()
+    result = DecisionScanner(app.resources, app.outbox).run_once()
     took = time.perf_counter() - began
     assert (result.error, result.repaired) == (None, {rule: count}), result
     return took

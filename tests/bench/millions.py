@@ -210,28 +210,28 @@ def _scan_tasks(place: Place) -> float:
     ids = list(islice(place.turn, OVERDUE_TASKS // each))
     keys = [record_id(one, part(task)) for one in ids for task in range(len(QUEUED), PARTS)]
     _overdue(place, schema.DECISIONS, keys, eta=LONG_AGO)
-    took, result = _timed(lambda: DecisionScanner(place.app.resources, place.app.applier).run_once())
+    took, result = _timed(lambda: DecisionScanner(place.app.resources, place.app.outbox).run_once())
     assert result.repaired.total() == OVERDUE_TASKS, result
     return took / OVERDUE_TASKS
 
 
 def _scan_graphs(place: Place) -> float:
     _overdue(place, schema.GRAPHS, list(islice(place.turn, OVERDUE_PROCESSES)))
-    took, result = _timed(lambda: GraphScanner(place.app.resources, place.app.applier).run_once())
+    took, result = _timed(lambda: GraphScanner(place.app.resources, place.app.outbox).run_once())
     assert (result.error, result.looked_at) == (None, OVERDUE_PROCESSES), result
     return took / OVERDUE_PROCESSES
 
 
 def _scan_processes(place: Place) -> float:
     _overdue(place, schema.PROCESSES, list(islice(place.turn, OVERDUE_PROCESSES)))
-    took, result = _timed(lambda: ProcessScanner(place.app.resources, place.app.applier).run_once())
+    took, result = _timed(lambda: ProcessScanner(place.app.resources, place.app.outbox).run_once())
     assert (result.error, result.looked_at) == (None, OVERDUE_PROCESSES), result
     return took / OVERDUE_PROCESSES
 
 
 def _look(place: Place) -> float:
     """With nothing overdue, as a worker does it: a look at all collections, and a scan, since tasks are queued."""
-    scanner, due = DecisionScanner(place.app.resources, place.app.applier), place.app.resources.store.due
+    scanner, due = DecisionScanner(place.app.resources, place.app.outbox), place.app.resources.store.due
 
     def looks() -> None:
         for _ in range(LOOKS):

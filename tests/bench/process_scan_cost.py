@@ -33,8 +33,8 @@ from tests.documents import database_of
 LARGE, SMALL, OVERDUE_COUNT, REPEATS = 200_000, 10_000, 1_000, 13
 AT_ONCE = 5_000
 SCANNERS: dict[str, Callable[[Recovery], GraphScanner | ProcessScanner]] = {
-    schema.GRAPHS: lambda app: GraphScanner(app.resources, app.applier),
-    schema.PROCESSES: lambda app: ProcessScanner(app.resources, app.applier),
+    schema.GRAPHS: lambda app: GraphScanner(app.resources, app.outbox),
+    schema.PROCESSES: lambda app: ProcessScanner(app.resources, app.outbox),
 }
 """By the collection in which the deadlines stand."""
 

@@ -101,7 +101,7 @@ def _rate(database: Any, broker: redis.Redis, count: int, work: Any) -> float:
 
 
 def _scan(app: Recovery) -> None:
-    result = DecisionScanner(app.resources, app.applier).run_once()
+    result = DecisionScanner(app.resources, app.outbox).run_once()
     assert sum(result.repaired.values()) == OVERDUE, result
 
 

@@ -88,5 +88,5 @@ def peak(scan: Callable[[], None]) -> float:
 
 
 def _scan(app: Recovery) -> None:
-    result = DecisionScanner(app.resources, app.applier).run_once()
+    result = DecisionScanner(app.resources, app.outbox).run_once()
     assert sum(result.repaired.values()) == OVERDUE_COUNT, result

@@ -67,7 +67,7 @@ def _begin(mongo_uri: str, broker_url: str, database: str, all_there: Barrier) -
     _all_there.append(all_there)
     # What is queued again is not overdue again before all is.
     app = Recovery(load(mongo_uri=mongo_uri, broker_url=broker_url, database=database, message_timeout=600))
-    _scanner.append(DecisionScanner(app.resources, app.applier))
+    _scanner.append(DecisionScanner(app.resources, app.outbox))
     keep_what_is_imported()  # as a worker does
 
 

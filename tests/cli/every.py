@@ -168,7 +168,7 @@ def make_world(lasting: Settings) -> Kept:
 
 def _order(made: World) -> None:
     """Operations: a check that is finished, an abort that is planned, and two that somebody is to work at."""
-    worker = operations.OperationWorker(made.app.resources, made.app.applier, "worker@host")
+    worker = operations.OperationWorker(made.app.resources, made.app.outbox, "worker@host")
     for kind in ("check", "abort"):
         asked = operations.OperationRequest(kind, "type:order")
         operations.start(made.app.resources, asked, "the ledger is closed", by="me@here")

@@ -81,7 +81,7 @@ def test_the_first_attempt_kills_and_no_other(world: World, hand: Hand, victim: 
     assert found.recovery_time - found.claimed_at > timedelta(seconds=29), (
         "it is found by its death, and not by its deadline"
     )
-    rescue(world.app.resources, Repairer(world.app.resources, world.app.applier), ["w#1"])
+    rescue(world.app.resources, Repairer(world.app.resources, world.app.outbox), ["w#1"])
     assert DECLINED not in value(world, one)
     assert hand.killed == [victim]
 

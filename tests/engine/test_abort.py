@@ -19,6 +19,7 @@ from recovery.engine.steps import Applied, Ended
 from recovery.records import Decision, DecisionState, Outcome, Process, ProcessState
 from recovery.store import Selection
 from tests.counting import operations
+from tests.store import single
 from tests.waiting import wait_until
 from tests.world import World
 
@@ -156,11 +157,11 @@ def test_what_runs_loses_its_claim_and_its_result_is_stale(world: World) -> None
 def finished(world: World, process_id: str) -> Ended:
     """A step that is finished, and not applied."""
     decision = next(d for d in world.decisions(process_id).values() if d.state is DecisionState.QUEUED)
-    claimed = world.store.decisions.claim(decision.actor, decision.id, str(decision.pass_key), "w#1", 5)
+    claimed = single.claim(world.store, decision.actor, decision.id, str(decision.pass_key), "w#1", 5)
     assert claimed is not None
     outcome = Outcome(pass_key=str(decision.pass_key), value='"first"')
     options: dict[str, Any] = {"accept_first": True, "worker": "w#1", "apply_timeout": 5}
-    assert world.store.decisions.finish(claimed, outcome, (), **options)
+    assert single.finish(world.store, claimed, outcome, (), **options)
     task = world.store.tasks.get(claimed.id)
     assert task is not None
     return Ended(task, claimed.evolve(outcome=outcome))
@@ -170,8 +171,7 @@ def test_between_finish_and_apply(world: World, ran: list[str]) -> None:
     process_id = begun(world)
     ended = finished(world, process_id)
     world.app.abort(process_id, "stop")
-    effect = apply(world.app.resources, [ended])
-    assert effect is not None
+    (effect,) = apply(world.app.resources, [ended])
     assert effect.applied is Applied.STALE
     check_aborted(world, process_id)
     assert ran == []
@@ -339,10 +339,10 @@ def test_what_cant_be_aborted(world: World) -> None:
 def test_a_zombies_result_of_an_aborted_task(world: World) -> None:
     process_id = begun(world)
     decision = next(d for d in world.decisions(process_id).values() if d.state is DecisionState.QUEUED)
-    claimed = world.store.decisions.claim(decision.actor, decision.id, str(decision.pass_key), "w#1", 5)
+    claimed = single.claim(world.store, decision.actor, decision.id, str(decision.pass_key), "w#1", 5)
     assert isinstance(claimed, Decision)
     world.app.abort(process_id, "stop")
     outcome = Outcome(pass_key=str(decision.pass_key), value="1")
     options: dict[str, Any] = {"accept_first": True, "worker": "w#1", "apply_timeout": 5}
-    assert not world.store.decisions.finish(claimed, outcome, (), **options)
+    assert not single.finish(world.store, claimed, outcome, (), **options)
     check_aborted(world, process_id)

@@ -16,9 +16,9 @@ from recovery import Recovery
 from recovery.engine import Applied, Ended, steps
 from recovery.engine.actors.context import Attempt
 from recovery.engine.apply import large_graphs
-from recovery.engine.apply import outbox as applier
+from recovery.engine.apply import outbox as outbox
+from recovery.engine.apply.apply import Effect
 from recovery.engine.apply.clearing import Clearing
-from recovery.engine.steps import Effect
 from recovery.errors import TooLarge
 from recovery.records import ActorPreferences, Decision, DecisionState, Encoded, Promise, Task, to_document
 from recovery.records.values import encode
@@ -51,7 +51,7 @@ def test_a_complete_graph_rests_once_its_process_is_over(one_child: tuple[World,
         processes.replace_one({"_id": over["_id"]}, process)
         graphs.update_one({"_id": over["_id"]}, {"$set": {"recoveryTime": over["startedAt"]}})
         clearing = Clearing(world.app.resources)
-        clearing.note([ended], Effect(Applied.NOW, complete=True))
+        clearing.note(Effect([ended], Applied.NOW, complete=True))
         clearing.write()
         graph = world.store.graphs.get(over["_id"])
         assert graph is not None and (graph.recovery_time is None) == rests
@@ -62,7 +62,7 @@ def test_applied_again_changes_nothing(one_child: tuple[World, Ended]) -> None:
     names = ("processes", "tasks", "decisions", "graphs")
     before = {name: list(world.store.database[name].find()) for name in names}
     messages = world.redis.llen("child")
-    assert world.app.applier.apply([ended]) == [Applied.BEFORE]
+    assert list(world.app.outbox.apply([ended]).values()) == [Applied.BEFORE]
     assert {name: list(world.store.database[name].find()) for name in names} == before
     assert world.redis.llen("child") == messages
 
@@ -80,10 +80,10 @@ def test_a_child_before_its_parent_waits_for_it(one_child: tuple[World, Ended]) 
     assert task is not None
     assert decision.state is DecisionState.FINISHED
     assert decision.recovery_time is not None, "somebody has to come back to it"
-    assert world.app.applier.apply([Ended(task, decision)]) == [Applied.NOT_YET]
-    assert world.app.applier.apply([ended]) == [Applied.NOW]
-    assert world.app.applier.apply([Ended(task, decision)]) == [Applied.NOW]
-    world.app.applier.flush()
+    assert list(world.app.outbox.apply([Ended(task, decision)]).values()) == [Applied.NOT_YET]
+    assert list(world.app.outbox.apply([ended]).values()) == [Applied.NOW]
+    assert list(world.app.outbox.apply([Ended(task, decision)]).values()) == [Applied.NOW]
+    world.app.outbox.flush()
     check_quiet(world, ended.process_id)
 
 
@@ -92,7 +92,7 @@ def test_of_another_epoch(one_child: tuple[World, Ended]) -> None:
     graphs = world.store.database["graphs"]
     graphs.update_one({}, {"$set": {"epoch": 1}})
     before = list(graphs.find())
-    assert world.app.applier.apply([ended]) == [Applied.STALE]
+    assert list(world.app.outbox.apply([ended]).values()) == [Applied.STALE]
     assert list(graphs.find()) == before
 
 
@@ -100,7 +100,7 @@ def test_of_a_graph_that_is_gone(one_child: tuple[World, Ended]) -> None:
     """It is made from the decisions, this one among them."""
     world, ended = one_child
     world.store.database["graphs"].delete_one({})
-    assert world.app.applier.apply([ended]) == [Applied.RESTORED]
+    assert list(world.app.outbox.apply([ended]).values()) == [Applied.RESTORED]
     graph = world.store.graphs.get(ended.process_id)
     assert graph is not None
     assert graph.finished == ("start",)
@@ -129,7 +129,7 @@ def test_a_failure_of_a_graph_that_is_gone(world: World, restarts: int) -> None:
 def test_a_large_graph_is_applied_in_batches(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """By their number alone: how long it takes until there are so many is the machine's."""
     monkeypatch.setattr(large_graphs, "LARGE_GRAPH", 500)
-    monkeypatch.setattr(applier, "GATHER_DELAY", 600.0)
+    monkeypatch.setattr(outbox, "GATHER_DELAY", 600.0)
     leaf = world.app.actor("leaf")(lambda number: number)
     deep = world.app.actor("deep")(leaf.schedule)
     total = world.app.actor("total")(sum)
@@ -214,13 +214,13 @@ def test_a_task_is_what_its_decision_says(one_child: tuple[World, Ended]) -> Non
 
 
 def test_what_is_applied_after_its_successor_brings_the_next_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The applier's own thread is just about to apply the first when the second, which was claimed on the spot, has
+    """The outbox's own thread is just about to apply the first when the second, which was claimed on the spot, has
     ended and there is nothing more to take: what waits for both comes as a message then."""
-    app, real, pop = world.app, applier.apply, world.pop
+    app, real, pop = world.app, outbox.apply, world.pop
     begins, goes_on = threading.Event(), threading.Event()
 
     def late(*args: Any) -> Any:
-        if threading.current_thread().name == "applier" and not begins.is_set():
+        if threading.current_thread().name == "outbox" and not begins.is_set():
             begins.set()
             assert goes_on.wait(10)
         return real(*args)
@@ -231,8 +231,8 @@ def test_what_is_applied_after_its_successor_brings_the_next_on(world: World, mo
             goes_on.set()
         return message
 
-    monkeypatch.setattr(applier, "GATHER_DELAY", 0.0)
-    monkeypatch.setattr(applier, "apply", late)
+    monkeypatch.setattr(outbox, "GATHER_DELAY", 0.0)
+    monkeypatch.setattr(outbox, "apply", late)
     monkeypatch.setattr(world, "pop", nothing_more)
     first = app.actor("first")(lambda: 1)
     second = app.actor("second")(lambda one: one + begins.wait(10))

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from recovery import metrics
 from recovery.engine import Ended, Slot, read_each
-from recovery.engine.apply.apply_many import apply_many
 from recovery.engine.operators.redo import redo_process
 from recovery.errors import StoreUnavailable
 from recovery.records import ProcessState
-from recovery.store.lifecycle.graph_batches import GraphBatches
 from recovery.store.lifecycle.graphs import Graphs
-from recovery.store.lifecycle.process_batches import ProcessBatches
 from recovery.store.lifecycle.processes import Processes
 from recovery.store.lifecycle.requeues import Requeues
 from recovery.store.lifecycle.tasks import Tasks
 from tests.counting import failed_steps
+from tests.store import single
 from tests.world import World, arguments, check_quiet
 
 ORDERS, ITEMS = 5, 3
@@ -55,8 +54,12 @@ class Orders:
 class Idle:
     """Applies nothing."""
 
-    def submit(self, *_: Any) -> None: ...
-    def submit_beside(self, *_: Any) -> None: ...
+    def put(self, *_: Any) -> None: ...
+
+
+def apply_all(world: World, ended: Sequence[Ended]) -> None:
+    """Apply these at once, and claim nothing of what becomes ready."""
+    world.app.outbox.put(ended, lambda _ready: ())
 
 
 @pytest.fixture
@@ -68,10 +71,7 @@ def orders(world: World) -> Orders:
 def calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """{step of the store: how often it was taken}."""
     counts: dict[str, int] = {}
-    for of, name in (
-        *((Tasks, "insert"), (GraphBatches, "apply"), (Graphs, "apply"), (Requeues, "enqueue_ready")),
-        *((ProcessBatches, "finish"), (Processes, "finish")),
-    ):
+    for of, name in (*((Tasks, "insert"), (Graphs, "apply"), (Requeues, "enqueue_ready"), (Processes, "finish")),):
         real, key = getattr(of, name), f"{of.__name__}.{name}"
 
         def counted(*args: Any, _real: Any = real, _key: str = key, **kw: Any) -> Any:
@@ -84,13 +84,13 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 def test_each_step_is_taken_once_for_all(world: World, orders: Orders, calls: dict[str, int]) -> None:
     for actor, steps in (
-        ("order", {"Tasks.insert": 1, "GraphBatches.apply": 1, "Requeues.enqueue_ready": 1}),
-        ("item", {"GraphBatches.apply": 1, "Requeues.enqueue_ready": 1}),
-        ("pack", {"GraphBatches.apply": 1, "ProcessBatches.finish": 1}),
+        ("order", {"Tasks.insert": 1, "Graphs.apply": 1, "Requeues.enqueue_ready": 1}),
+        ("item", {"Graphs.apply": 1, "Requeues.enqueue_ready": 1}),
+        ("pack", {"Graphs.apply": 1, "Processes.finish": 1}),
     ):
         ended = orders.end(actor)
         calls.clear()
-        world.app.applier.submit_all(ended)
+        apply_all(world, ended)
         assert calls == steps, actor
     assert {world.process(one).state for one in orders.ids} == {ProcessState.FINISHED}
     orders.run_out()
@@ -100,14 +100,14 @@ def test_each_step_is_taken_once_for_all(world: World, orders: Orders, calls: di
 def test_applied_again_it_changes_nothing(world: World, orders: Orders, actor: str) -> None:
     for name in ("order", "item", "pack"):
         ended = orders.end(name)
-        world.app.applier.submit_all(ended)
+        apply_all(world, ended)
         if name == actor:
             break
-    world.app.applier.flush()  # deadlines, which are cleared for many at once
+    world.app.outbox.flush()  # deadlines, which are cleared for many at once
     kinds = ("processes", "tasks", "decisions", "graphs")
     before = {kind: list(world.store.database[kind].find()) for kind in kinds}
-    world.app.applier.submit_all(ended)
-    world.app.applier.flush()
+    apply_all(world, ended)
+    world.app.outbox.flush()
     assert {kind: list(world.store.database[kind].find()) for kind in kinds} == before
     orders.run_out()
 
@@ -115,8 +115,8 @@ def test_applied_again_it_changes_nothing(world: World, orders: Orders, actor: s
 @pytest.mark.parametrize(
     ("actor", "step"),
     [
-        *((actor, "GraphBatches.apply") for actor in ("order", "item", "pack")),
-        *(("order", "Requeues.enqueue_ready"), ("item", "Requeues.enqueue_ready"), ("pack", "ProcessBatches.finish")),
+        *((actor, "Graphs.apply") for actor in ("order", "item", "pack")),
+        *(("order", "Requeues.enqueue_ready"), ("item", "Requeues.enqueue_ready"), ("pack", "Processes.finish")),
     ],
 )
 def test_one_that_is_done_again_meanwhile(
@@ -128,8 +128,8 @@ def test_one_that_is_done_again_meanwhile(
         ended = orders.end(name)
         if name == actor:
             break
-        world.app.applier.submit_all(ended)
-    of = {"GraphBatches": GraphBatches, "Requeues": Requeues, "ProcessBatches": ProcessBatches}[step.partition(".")[0]]
+        apply_all(world, ended)
+    of = {"Graphs": Graphs, "Requeues": Requeues, "Processes": Processes}[step.partition(".")[0]]
     real = getattr(of, step.partition(".")[2])
 
     def then_again(*args: Any, **kw: Any) -> Any:
@@ -139,7 +139,7 @@ def test_one_that_is_done_again_meanwhile(
         return found
 
     monkeypatch.setattr(of, step.partition(".")[2], then_again)
-    world.app.applier.submit_all(ended)
+    apply_all(world, ended)
     assert getattr(of, step.partition(".")[2]) is real, "it did not come to that"
     orders.run_out()
 
@@ -148,16 +148,16 @@ def test_one_that_is_done_again_between_its_update_and_the_look_at_it(
     world: World, orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it scheduled is taken back, and runs in the new epoch only."""
-    ended, real = orders.end("order"), GraphBatches.apply
+    ended, real = orders.end("order"), Graphs.apply
 
     def first_again(*args: Any) -> Any:
+        monkeypatch.setattr(Graphs, "apply", real)
         found = real(*args)
         redo_process(world.app.resources, orders.ids[2], "its data was wrong", ["start"])
         return found
 
-    monkeypatch.setattr(GraphBatches, "apply", first_again)
-    world.app.applier.submit_all(ended)
-    monkeypatch.setattr(GraphBatches, "apply", real)
+    monkeypatch.setattr(Graphs, "apply", first_again)
+    apply_all(world, ended)
     epochs = {key: one.epoch for key, one in world.decisions(orders.ids[2]).items()}
     assert epochs == {"start": 1}
     orders.run_out()
@@ -170,7 +170,7 @@ def test_a_spoilt_graph_is_told_and_holds_up_no_other(world: World, orders: Orde
     spoilt = {"q": {"_id": orders.ids[1]}, "u": {"$set": {"finished": 3}}}
     world.store.database.command("update", "graphs", updates=[spoilt], bypassDocumentValidation=True)
     before = failed_steps()
-    world.app.applier.submit_all(ended)
+    apply_all(world, ended)
     assert failed_steps() == before + 1
     queued = {one["_id"].partition("/")[0] for one in world.store.database["decisions"].find({"state": "queued"})}
     assert queued == set(orders.ids) - {orders.ids[1]}
@@ -181,21 +181,20 @@ def test_a_spoilt_graph_is_told_and_holds_up_no_other(world: World, orders: Orde
 def test_a_graph_that_lacks_a_task_ends_no_process(world: World, orders: Orders) -> None:
     """Its end would hide the task; the graph is made whole first."""
     for actor in ("order", "item"):
-        world.app.applier.submit_all(orders.end(actor))
+        apply_all(world, orders.end(actor))
     ended = orders.end("pack")
     one = next(key for key, decision in world.decisions(orders.ids[3]).items() if decision.actor == "item")
     world.store.database["graphs"].update_one({"_id": orders.ids[3]}, {"$pull": {"finished": one}})
-    states = {}
-    real = ProcessBatches.finish
+    real, finished = Processes.finish, dict[str, int]()
 
-    def looked(self: Any, results: Any) -> Any:
-        states.update(results)
-        return real(self, results)
+    def looked(self: Any, results: Any, *life: Any) -> Any:
+        finished.update((key, world.store.graphs.finished(key)) for key in results)
+        return real(self, results, *life)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ProcessBatches, "finish", looked)
-        world.app.applier.submit_all(ended)
-    assert states.keys() == set(orders.ids) - {orders.ids[3]}
+        patch.setattr(Processes, "finish", looked)
+        apply_all(world, ended)
+    assert finished == dict.fromkeys(orders.ids, ITEMS + 2)
     orders.run_out()
 
 
@@ -204,43 +203,34 @@ def test_what_another_has_ended_meanwhile_is_over_and_not_applied_again(
 ) -> None:
     """Two workers have the last tasks of the same processes. Those that they end are counted, each once."""
     for actor in ("order", "item"):
-        world.app.applier.submit_all(orders.end(actor))
-    ended, real = orders.end("pack"), ProcessBatches.ending
+        apply_all(world, orders.end(actor))
+    ended, real = orders.end("pack"), Processes.ending
     before = finished_orders()
 
     def overtaken(self: Any, ids: Any) -> Any:
         found = real(self, ids)
         for process_id in orders.ids[:3]:
-            assert world.store.processes.finish(process_id, 0, '["by another"]')
+            assert single.finish_process(world.store, process_id, 0, '["by another"]')
         return found
 
-    monkeypatch.setattr(ProcessBatches, "ending", overtaken)
+    monkeypatch.setattr(Processes, "ending", overtaken)
     calls.clear()
-    world.app.applier.submit_all(ended)
-    assert (calls["GraphBatches.apply"], calls.get("Graphs.apply", 0)) == (1, 0)
+    apply_all(world, ended)
+    assert calls["Graphs.apply"] == 1
     assert finished_orders() == before + 2
-    monkeypatch.setattr(ProcessBatches, "ending", real)
+    monkeypatch.setattr(Processes, "ending", real)
     calls.clear()
-    world.app.applier.submit_all(ended)
-    assert calls == {"GraphBatches.apply": 1}, "they are over"
+    apply_all(world, ended)
+    assert calls == {"Graphs.apply": 1}, "they are over"
 
 
 def finished_orders() -> float:
     return float(metrics.PROCESSES_ENDED.labels("order", "finished")._value.get())
 
 
-def test_where_none_can_be_applied_with_others_nothing_is_told(world: World, orders: Orders) -> None:
-    ended = orders.end("order")
-    restarted = [[Ended(one.task, one.decision.evolve(restarts=1))] for one in ended]
-    before = failed_steps()
-    assert apply_many(world.app.resources, restarted) == [None] * ORDERS
-    assert failed_steps() == before
-    orders.run_out()
-
-
 def test_a_graph_of_no_epoch_is_its_own_damage(world: World, orders: Orders, calls: dict[str, int]) -> None:
     ended = orders.end("order")
-    real = GraphBatches.apply
+    real = Graphs.apply
 
     def spoilt(self: Any, groups: Any) -> Any:
         change = {"q": {"_id": orders.ids[1]}, "u": {"$set": {"epoch": "none"}}}
@@ -248,10 +238,10 @@ def test_a_graph_of_no_epoch_is_its_own_damage(world: World, orders: Orders, cal
         return real(self, groups)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(GraphBatches, "apply", spoilt)
+        patch.setattr(Graphs, "apply", spoilt)
         calls.clear()
-        world.app.applier.submit_all(ended)
-    assert calls["Graphs.apply"] == 1, "the others are done"
+        apply_all(world, ended)
+    assert calls["Graphs.apply"] == 2, "all, and this one by itself: the others are done"
     whole = {"q": {"_id": orders.ids[1]}, "u": {"$set": {"epoch": 0}}}
     world.store.database.command("update", "graphs", updates=[whole])
     orders.run_out()
@@ -266,5 +256,5 @@ def test_a_server_that_goes_away_in_between_is_told(world: World, orders: Orders
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Requeues, "enqueue_ready", away)
         with pytest.raises(StoreUnavailable):
-            world.app.applier.submit_all(ended)
+            apply_all(world, ended)
     orders.run_out()

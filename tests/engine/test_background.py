@@ -73,13 +73,13 @@ def test_a_start_is_registered_though_no_thread_can_be_begun(world: World, order
     assert [world.app.result(one, timeout=0) for one in (first, second)] == [1, 1]
 
 
-@pytest.mark.parametrize("name", ["applier", "applier beside"])
+@pytest.mark.parametrize("name", ["outbox", "outbox beside"])
 def test_what_ends_is_applied_though_no_thread_can_be_begun(world: World, order: Any, name: str) -> None:
     process_id = world.app.start(order)
     assert world.app.registrar.wait(10)
     with patch.object(threading.Thread, "start", no_thread_named(name)):
         world.take_one("order")
-    world.app.applier.flush()
+    world.app.outbox.flush()
     assert world.process(process_id).state == "finished"
     again = world.app.start(order)
     assert world.app.registrar.wait(10)

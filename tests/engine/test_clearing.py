@@ -3,10 +3,12 @@ it."""
 
 from __future__ import annotations
 
+from recovery.engine.apply.apply import Effect
 from recovery.engine.apply.clearing import Clearing
-from recovery.engine.steps import Applied, Effect, Ended
+from recovery.engine.steps import Applied, Ended
 from recovery.records import Outcome
 from recovery.store.concerns import committed
+from tests.store import single
 from tests.store.writing import get
 from tests.world import World, arguments
 
@@ -15,17 +17,17 @@ def test_what_was_stale_rests_once_its_process_is_over_or_in_another_epoch(world
     process_id = world.start(world.app.process("order")(lambda: 1))
     message = world.pop(["order"])
     assert message is not None
-    claimed = world.store.decisions.claim("order", *arguments(message), "w#1", 60)
+    claimed = single.claim(world.store, "order", *arguments(message), "w#1", 60)
     task = world.store.tasks.get(f"{process_id}/start")
     assert claimed is not None and task is not None
     outcome = Outcome(pass_key=str(claimed.pass_key), value="1")
-    assert world.store.decisions.finish(claimed, outcome, (), accept_first=True, worker="w#1", apply_timeout=60)
+    assert single.finish(world.store, claimed, outcome, (), accept_first=True, worker="w#1", apply_timeout=60)
     committed(world.store.database["graphs"]).delete_one({"_id": process_id})
     clearing = Clearing(world.app.resources)
-    clearing.note([Ended(task, claimed.evolve(outcome=outcome))], Effect(Applied.STALE))
+    clearing.note(Effect([Ended(task, claimed.evolve(outcome=outcome))], Applied.STALE))
     clearing.write()
     assert get(world.store, claimed.id).recovery_time is not None, "its graph may be made again"
     committed(world.store.database["processes"]).update_one({"_id": process_id}, {"$set": {"epoch": 1}})
-    clearing.note([Ended(task, claimed.evolve(outcome=outcome))], Effect(Applied.STALE))
+    clearing.note(Effect([Ended(task, claimed.evolve(outcome=outcome))], Applied.STALE))
     clearing.write()
     assert get(world.store, claimed.id).recovery_time is None

@@ -56,7 +56,7 @@ def packed(world: World) -> str:
 def ship(world: World) -> Result:
     message = world.pop(["ship"])
     assert message is not None
-    slot = Slot(world.app.resources, world.app.applier, world.app.actors, "test#1")
+    slot = Slot(world.app.resources, world.app.outbox, world.app.actors, "test#1")
     return slot.run(world.app.actors["ship"], *arguments(message))
 
 

@@ -10,7 +10,7 @@ import pytest
 from bson.datetime_ms import DatetimeMS
 from pymongo.errors import BulkWriteError
 
-from recovery.engine import Applier, Slot, isolation, read_each
+from recovery.engine import Outbox, Slot, isolation, read_each
 from recovery.engine.run.slot import Result
 from recovery.log_lines import Seldom
 from recovery.records import DecisionState
@@ -47,7 +47,7 @@ def finish(world: World, process_id: str) -> Result:
     spoil_graph(world, process_id)
     message = world.pop(["order"])
     assert message is not None
-    slot = Slot(world.app.resources, world.app.applier, world.app.actors, "w#1")
+    slot = Slot(world.app.resources, world.app.outbox, world.app.actors, "w#1")
     result = slot.run(world.app.actors["order"], *arguments(message))
     world.flush()
     return result
@@ -89,7 +89,7 @@ def test_it_is_tried_ever_more_rarely(
     caplog.clear()
     overdue(world, started, timedelta(seconds=finished))
     world.tell()
-    scanner, before = DecisionScanner(world.app.resources, world.app.applier), failed_steps()
+    scanner, before = DecisionScanner(world.app.resources, world.app.outbox), failed_steps()
     assert scanner.run_once().looked_at == 1
     decision = stored(world, started)
     assert is_about(decision["recoveryTime"], world.store.now(), wait)
@@ -155,7 +155,7 @@ def test_what_was_restarted_since_is_left_alone(world: World, started: str, stat
 def test_a_lost_worker_is_forgotten_for_all_that(world: World, started: str) -> None:
     """Else each nudge would find what it finished, and try once more."""
     finish(world, started)
-    repairer, before = Repairer(world.app.resources, world.app.applier), failed_steps()
+    repairer, before = Repairer(world.app.resources, world.app.outbox), failed_steps()
     for _ in range(3):
         rescue(world.app.resources, repairer, ["w"])
     assert failed_steps() == before + 1
@@ -167,11 +167,11 @@ def test_the_appliers_own_thread_tells_it_too(world: World, started: str, caplog
         finish(world, process_id)
     caplog.clear()
     isolation._told = Seldom(isolation._told._log)
-    applier = Applier(world.app.resources)
+    outbox = Outbox(world.app.resources)
     for process_id in (started, other):
         (ended,) = world_ended(world, process_id)
-        applier.submit(ended)
-    applier.flush()
+        outbox.put([ended])
+    outbox.flush()
     assert len(lines(caplog, started)) == len(lines(caplog, other)) == 1
     assert SECRET not in caplog.text and "Traceback" not in caplog.text
 

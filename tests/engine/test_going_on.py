@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from recovery.engine import Batches, Result, Slot
+from recovery.engine import Intake, Pace, Result, Slot
 from recovery.engine.run import pace as paces
 from recovery.engine.run.pace import LEAST_SLOW
 from recovery.queue import MessageId, parse_id
@@ -61,9 +61,9 @@ def run_one(world: World, queue: Queue, seconds: float, blocks: int = TASKS) -> 
     """A slot that has seen a task take so long is handed a message."""
     if not started(world):
         start_all(world, blocks)
-    batches = Batches(world.app.resources, world.app.applier, queue.hints)
-    batches._pace.note("order", seconds)
-    slot = Slot(world.app.resources, world.app.applier, world.app.actors, "w#1", batches=batches)
+    intake = Intake(queue.hints, Pace(64))
+    intake.pace.note("order", seconds)
+    slot = Slot(world.app.resources, world.app.outbox, world.app.actors, "w#1", intake=intake)
     message = world.pop(["order"])
     assert message is not None
     with by_message_only():
@@ -125,9 +125,9 @@ def test_no_task_of_a_batch_begins_once_its_actor_is_blocked(world: World, monke
     world.tell()
     for number in range(TASKS):
         world.start("quick", number)
-    batches = Batches(world.app.resources, world.app.applier, Queue(world).hints)
-    monkeypatch.setattr(batches._pace, "room", lambda _: TASKS)
-    slot = Slot(world.app.resources, world.app.applier, world.app.actors, "w#1", batches=batches)
+    intake = Intake(Queue(world).hints, Pace(64))
+    monkeypatch.setattr(intake.pace, "room", lambda _: TASKS)
+    slot = Slot(world.app.resources, world.app.outbox, world.app.actors, "w#1", intake=intake)
     message = world.pop(["quick"])
     assert message is not None
     assert slot.run(world.app.actors["quick"], *arguments(message)) is Result.FINISHED

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from recovery.engine import Applied, Applier, Ended, Slot, read_each
+from recovery.engine import Applied, Ended, Outbox, Slot, read_each
 from recovery.engine.apply import large_graphs
-from recovery.engine.apply import outbox as applier_module
+from recovery.engine.apply import outbox as outboxes
 from recovery.engine.resources import Queueing
 from recovery.errors import DamagedRecord
 from recovery.queue import Turns
 from recovery.queue.coordination import APPLY_KEY
-from recovery.records import Graph
+from recovery.records import Graph, ProcessState
 from recovery.stack.server_process import free_port
 from tests.counting import failed_steps
 from tests.world import World, arguments, check_quiet
@@ -25,9 +26,9 @@ LEAVES = 40
 
 @pytest.fixture
 def wide(world: World, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A process of which 40 tasks are queued, and whose graph is large. The appliers' own threads do nothing."""
+    """A process of which 40 tasks are queued, and whose graph is large. The outboxes' own threads do nothing."""
     monkeypatch.setattr(large_graphs, "LARGE_GRAPH", 100)
-    monkeypatch.setattr(applier_module, "GATHER_DELAY", 600.0)
+    monkeypatch.setattr(outboxes, "GATHER_DELAY", 600.0)
     leaf = world.app.actor("leaf")(lambda number: 60 // (number + 1))
     total = world.app.actor("total")(sum)
     kind = world.app.process("wide")(lambda: total.schedule([leaf.schedule(number) for number in range(LEAVES)]))
@@ -47,21 +48,21 @@ def left(world: World, process_id: str) -> int:
     return len(graph(world, process_id).not_finished)
 
 
-def knowing(world: World, process_id: str, turns: Turns | None = None) -> Applier:
-    """An applier as in another pool process, which knows that this process's graph is large."""
+def knowing(world: World, process_id: str, turns: Turns | None = None) -> Outbox:
+    """An outbox as in another pool process, which knows that this process's graph is large."""
     resources = world.app.resources
     if turns is not None:
         queueing = Queueing(resources.settings)
         queueing.turns = turns
         resources = replace(resources, queueing=queueing)
-    made = Applier(resources)
+    made = Outbox(resources)
     made._large.note(process_id, large_graphs.LARGE_GRAPH + 1)
     return made
 
 
-def run(world: World, applier: Applier, count: int) -> None:
-    """Run so many of the leaves in a slot of this applier."""
-    slot = Slot(world.app.resources, applier, world.app.actors, "w#1")
+def run(world: World, outbox: Outbox, count: int) -> None:
+    """Run so many of the leaves in a slot of this outbox."""
+    slot = Slot(world.app.resources, outbox, world.app.actors, "w#1")
     for _ in range(count):
         message = world.pop(["leaf"])
         assert message is not None
@@ -70,14 +71,25 @@ def run(world: World, applier: Applier, count: int) -> None:
 
 def while_applying(monkeypatch: pytest.MonkeyPatch, does: Callable[[], Any]) -> None:
     """Have something done while the next apply is under way, once."""
-    real = applier_module.apply
+    real = outboxes.apply
 
     def apply(*args: Any) -> Any:
-        monkeypatch.setattr(applier_module, "apply", real)
+        monkeypatch.setattr(outboxes, "apply", real)
         does()
         return real(*args)
 
-    monkeypatch.setattr(applier_module, "apply", apply)
+    monkeypatch.setattr(outboxes, "apply", apply)
+
+
+def apply_waiting(outbox: Outbox) -> None:
+    """What the outbox's own thread does when all of it is due."""
+    outbox._apply_groups(outbox._pop_all())
+
+
+def waiting(outbox: Outbox) -> list[Ended]:
+    """What waits there, of one process."""
+    (found,) = outbox._waiting.values()
+    return found.ended
 
 
 def end(world: World, process_id: str) -> None:
@@ -113,14 +125,14 @@ def test_who_has_the_turn_goes_on_after_a_pause(world: World, wide: str, monkeyp
     first, other = knowing(world, wide), knowing(world, wide)
     run(world, first, 10)
     run(world, other, 10)
-    while_applying(monkeypatch, other._apply_waiting)
-    first._apply_waiting()
+    while_applying(monkeypatch, lambda: apply_waiting(other))
+    apply_waiting(first)
     assert first._large.has_turns and not other._large.has_turns
     run(world, first, 10)
     run(world, other, 10)
     version = graph(world, wide).version
     for one in (first, other):
-        one._apply_waiting()
+        apply_waiting(one)
     first._large.go_on()
     assert graph(world, wide).version == version, "it pauses"
     first._large.go_on(at_once=True)
@@ -173,12 +185,12 @@ def test_redis_goes_away_during_a_turn(world: World, wide: str) -> None:
     one = knowing(world, wide)
     run(world, one, 20)
     one._large._turns = Turns(world.settings.broker_url, 60.0)
-    one._apply_waiting()
+    apply_waiting(one)
     run(world, one, 20)
-    turn = large_graphs._Turn(busy=False)
+    turn = large_graphs._Turn(busy=False, due=time.monotonic() + 600)
     one._large._mine[wide] = turn
     world.redis.lpush(APPLY_KEY.format(wide), "start")
-    one._apply_waiting()
+    apply_waiting(one)
     one._large._turns = Turns(f"redis://127.0.0.1:{free_port()}/0", 60.0)
     one._large.go_on(at_once=True)
     assert left(world, wide) == 1, "what it knows is applied"
@@ -212,7 +224,7 @@ def test_a_failed_task_in_the_list_stays_open(world: World, wide: str, monkeypat
     world.app.actors["leaf"] = replace(world.app.actors["leaf"], function=lambda number: 60 // (number + 1))
     other = knowing(world, wide)
     run(world, other, 2)
-    before, after_it = (ended.task.task_id for ended in next(iter(other._buffers.values())))
+    before, after_it = (ended.task.task_id for ended in waiting(other))
     run(world, one, 1)
     while_applying(monkeypatch, lambda: world.redis.lpush(APPLY_KEY.format(wide), before, failed, after_it))
     one.flush()
@@ -226,10 +238,9 @@ def test_some_of_a_page_are_applied_before(world: World, wide: str) -> None:
     """Those that are not take one update, and those that are are looked at again."""
     one = knowing(world, wide)
     run(world, one, 10)
-    (ended,) = one._buffers.values()
-    one._buffers.clear()
+    (ended,) = one._pop_all()
     for some in (ended[:1], ended[3:4]):
-        assert one.apply(some) == [Applied.NOW]
+        assert list(one.apply(some).values()) == [Applied.NOW]
     before = graph(world, wide)
     one.apply(ended)
     after = graph(world, wide)
@@ -242,7 +253,7 @@ def test_one_that_can_not_be_read_holds_up_no_other(world: World, wide: str, mon
     first, other = knowing(world, wide), knowing(world, wide)
     run(world, first, 1)
     run(world, other, LEAVES - 1)
-    damaged: Sequence[Any] = next(iter(other._buffers.values()))
+    damaged: Sequence[Any] = waiting(other)
     key = damaged[3].decision.id
     spoilt = {"q": {"_id": key}, "u": {"$set": {"outcome.finishedAt": "yesterday"}}}
     world.store.database.command("update", "decisions", updates=[spoilt], bypassDocumentValidation=True)
@@ -260,63 +271,62 @@ def test_one_that_can_not_be_applied_holds_up_no_other(
     first, other = knowing(world, wide), knowing(world, wide)
     run(world, first, 10)
     run(world, other, LEAVES - 10)
-    both = [ended for one in (first, other) for ended in next(iter(one._buffers.values()))]
+    both = [ended for one in (first, other) for ended in waiting(one)]
     spoilt = {both[place].task.task_id for place in damaged}
-    real, hand_over = applier_module.apply, [other.flush]
+    real, hand_over = outboxes.apply, [other.flush]
 
-    def apply(resources: Any, together: Sequence[Ended], take: Any = None) -> Any:
+    def apply(resources: Any, group: Sequence[Ended], take: Any = None) -> Any:
         while hand_over:
             hand_over.pop()()
-        if any(one.task.task_id in spoilt for one in together):
+        if any(one.task.task_id in spoilt for one in group):
             raise DamagedRecord("a decision", "it can't be applied")
-        return real(resources, together, take)
+        return real(resources, group, take)
 
     before = failed_steps()
-    monkeypatch.setattr(applier_module, "apply", apply)
+    monkeypatch.setattr(outboxes, "apply", apply)
     first.flush()
     assert spoilt <= set(graph(world, wide).not_finished) and left(world, wide) == 1 + len(spoilt)
     assert failed_steps() == before + len(spoilt) and not first._large.has_turns
-    monkeypatch.setattr(applier_module, "apply", real)
+    monkeypatch.setattr(outboxes, "apply", real)
     end(world, wide)
 
 
 def test_of_what_waited_together_a_damaged_one_holds_up_no_other(
     world: World, wide: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a graph that is not large as well; what was claimed before the damage was met is run by who claimed it."""
-    one = Applier(world.app.resources)
+    """In a graph that is not large as well."""
+    one = Outbox(world.app.resources)
     run(world, one, LEAVES)
-    (together,) = ([*some] for some in one._buffers.values())
-    one._buffers.clear()
-    real = applier_module.apply
+    (together,) = one._pop_all()
+    real, before = outboxes.apply, failed_steps()
 
-    def apply(resources: Any, some: Sequence[Ended], take: Any = None) -> Any:
-        if together[3] in some:
-            if take is not None:
-                take({}, 0)
+    def apply(resources: Any, group: Sequence[Ended], take: Any = None) -> Any:
+        if any(together[3] is one for one in group):
             raise DamagedRecord("a decision", "it can't be applied")
-        return real(resources, some, take)
+        return real(resources, group, take)
 
     with monkeypatch.context() as patched:
-        patched.setattr(applier_module, "apply", apply)
-        assert one._apply(together, lambda *_: together[0].decision) is together[0].decision
+        patched.setattr(outboxes, "apply", apply)
+        one._apply(together)
         assert left(world, wide) == 2 and together[3].task.task_id in graph(world, wide).not_finished
+        assert failed_steps() == before + 1
         with pytest.raises(DamagedRecord):
-            one._apply(together[3:4])
+            one.apply(together[3:4])
     end(world, wide)
 
 
 def test_steps_one_after_the_other_do_not_wait(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a large graph that nobody else writes: each step, which schedules the next, is applied when it has ended."""
     monkeypatch.setattr(large_graphs, "LARGE_GRAPH", 100)
-    monkeypatch.setattr(applier_module, "GATHER_DELAY", 600.0)
+    monkeypatch.setattr(outboxes, "GATHER_DELAY", 600.0)
     step = world.app.actor("step")(lambda left: step.schedule(left - 1) if left else "end")
     process_id = world.start(world.app.process("steps")(lambda: step.schedule(50)))
-    slot = Slot(world.app.resources, world.app.applier, world.app.actors, "w#1")
-    while message := world.pop(world.app.actors):
-        slot.run(world.app.actors[message["headers"]["task"]], *arguments(message))
-    world.app.applier.flush()
+    slot = Slot(world.app.resources, world.app.outbox, world.app.actors, "w#1")
+    while world.process(process_id).state is ProcessState.RUNNING:
+        while message := world.pop(world.app.actors):
+            slot.run(world.app.actors[message["headers"]["task"]], *arguments(message))
+        world.app.outbox.flush()
     assert world.app.result(process_id, timeout=0) == "end"
     assert graph(world, process_id).version == 52
-    assert not world.app.applier._large.has_turns
+    assert not world.app.outbox._large.has_turns
     check_quiet(world, process_id)

@@ -23,6 +23,7 @@ from recovery.records import ErrorInfo, ProcessState
 from recovery.scan import ProcessScanner
 from recovery.store.lifecycle.markers import CLEARINGS
 from tests.faults import Course, Died, Fault, Kind, Plan, installed, under
+from tests.store import single
 from tests.waiting import wait_until
 from tests.world import World
 
@@ -269,7 +270,7 @@ def test_processes_that_are_broken_together_for_their_time_leave_theirs(world: W
 
     def broken() -> bool:
         with suppress(Died), under(Plan(*fault)):
-            ProcessScanner(world.app.resources, world.app.applier).run_once()
+            ProcessScanner(world.app.resources, world.app.outbox).run_once()
         return all(world.process(one).state is ProcessState.BROKEN for one in started)
 
     wait_until(broken, 10, "processes broken")
@@ -290,7 +291,7 @@ def test_a_poison_task_leaves_one(world: World) -> None:
     assert world.pop(["poison"]) is not None
     (decision,) = world.decisions(process_id).values()
     assert decision.pass_key is not None
-    assert world.store.decisions.claim("poison", decision.id, decision.pass_key, "gone#1", 0.001)
+    assert single.claim(world.store, "poison", decision.id, decision.pass_key, "gone#1", 0.001)
     assert world.bring_to_end(process_id).state is ProcessState.BROKEN
     (marker,) = world.store.markers.all()
     assert (marker.id, marker.key, marker.process, marker.kind) == ("poison", None, process_id, "WorkTimeout")

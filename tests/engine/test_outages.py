@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import re
@@ -25,6 +26,7 @@ from recovery.store.driver_errors import ours
 from recovery.store.lifecycle.decisions import Decisions
 from recovery.store.lifecycle.graphs import Graphs
 from tests.faults import threads_held
+from tests.store import single
 from tests.store.writing import get
 from tests.waiting import wait_until
 from tests.world import World, arguments
@@ -89,7 +91,7 @@ def test_what_is_not_idempotent_is_not_done_again_since_its_end_can_not_be_writt
 
     process_id = world.start(world.app.process("order", idempotent=False, worker_timeout=0.3)(order))
     with monkeypatch.context() as outage:
-        for write in ("finish", "finish_and_claim", "retry_later"):
+        for write in ("finish", "retry_later"):
             outage.setattr(Decisions, write, away(10**6, Decisions.finish))
         with pytest.raises(StoreUnavailable):
             world.pump()
@@ -146,7 +148,14 @@ def test_a_step_is_finished_and_the_next_is_not_lost(
         return step.schedule(step.schedule(step.schedule(1)))
 
     process_id = world.start(order)
-    monkeypatch.setattr(Decisions, "finish_and_claim", away(1, Decisions.finish_and_claim, after=after))
+    lost, real, claims = away(1, Decisions.claim_ready, after=after), Decisions.claim_ready, itertools.count()
+
+    def second_is_lost(*args: Any, **options: Any) -> Any:
+        return (lost if next(claims) == 1 else real)(*args, **options)
+
+    monkeypatch.setattr(Decisions, "claim_ready", second_is_lost)
+    with pytest.raises(StoreUnavailable):
+        world.pump()
     world.pump()  # no scan: what was claimed, and its reply lost, has a message again
     assert world.process(process_id).result == "4"
     assert calls == [1, 2, 3], "each once"
@@ -161,7 +170,7 @@ def test_the_same_message_twice_takes_no_claim_from_another(
     key = f"{world.start(order)}/start"
     pass_key = get(world.store, key).pass_key
     assert pass_key is not None
-    world.store.decisions.claim("order", key, pass_key, other, 600)
+    single.claim(world.store, "order", key, pass_key, other, 600)
     monkeypatch.setattr(Decisions, "claim", away(1, Decisions.claim))
     with pytest.raises(StoreUnavailable):
         world.pump("w#1")
@@ -172,18 +181,18 @@ def test_the_same_message_twice_takes_no_claim_from_another(
 def test_an_apply_that_failed_is_done_again(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing becomes ready by it, so the applier's thread does it, beside the slot."""
+    """Nothing becomes ready by it, so the outbox's thread does it, beside the slot."""
 
     @world.app.process()
     def order() -> str:
         return "done"
 
     process_id = world.start(order)
-    monkeypatch.setattr(Graphs, "complete_alone", away(1, Graphs.complete_alone))
+    monkeypatch.setattr(Graphs, "apply", away(1, Graphs.apply))
     world.tell()
     message = world.pop(["order"])
     assert message is not None
-    slot = Slot(world.app.resources, world.app.applier, world.app.actors, "w#1")
+    slot = Slot(world.app.resources, world.app.outbox, world.app.actors, "w#1")
     assert slot.run(order, *arguments(message)) is Result.FINISHED
     wait_until(lambda: "could not apply (away): it is done again" in caplog.text, 10, "the attempt to apply it")
     assert world.bring_to_end(process_id).result == '"done"'
@@ -200,13 +209,13 @@ def test_an_apply_that_raises_anything_does_not_end_the_appliers_thread(
         raise RuntimeError("no words")
 
     world.tell()
-    slot = Slot(world.app.resources, world.app.applier, world.app.actors, "w#1")
+    slot = Slot(world.app.resources, world.app.outbox, world.app.actors, "w#1")
     first, second = world.start(order), world.start(order)
     with monkeypatch.context() as failing:
-        failing.setattr(Graphs, "complete_alone", fails)
+        failing.setattr(Graphs, "apply", fails)
         message = world.pop(["order"])
         assert message is not None and slot.run(order, *arguments(message)) is Result.FINISHED
-        wait_until(lambda: "could not apply (RuntimeError: no words)" in caplog.text, 10, "the attempt to apply it")
+        wait_until(lambda: "RuntimeError: no words" in caplog.text, 10, "the attempt to apply it")
     message = world.pop(["order"])
     assert message is not None and slot.run(order, *arguments(message)) is Result.FINISHED
     wait_until(lambda: world.process(second).state == "finished", 10, "the apply of the next one")
@@ -219,7 +228,7 @@ def test_a_flush_that_can_not_apply_says_so(world: World, monkeypatch: pytest.Mo
         return "done"
 
     process_id = world.start(order)
-    monkeypatch.setattr(Graphs, "complete_alone", away(1, Graphs.complete_alone))
+    monkeypatch.setattr(Graphs, "apply", away(1, Graphs.apply))
     with threads_held(), pytest.raises(StoreUnavailable):
         world.pump()
     assert world.bring_to_end(process_id).result == '"done"'

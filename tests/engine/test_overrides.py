@@ -110,6 +110,6 @@ def test_by_message_too(world: World) -> None:
         world.pump(serve={"order": world.app.actors["order"]})
         message = world.pop(["child"])
         assert message is not None
-        slot = Slot(world.app.resources, world.app.applier, world.app.actors, "w#1")
+        slot = Slot(world.app.resources, world.app.outbox, world.app.actors, "w#1")
         assert slot.run(world.app.actors["child"], *arguments(message)) is Result.BLOCKED
     assert world.process(process_id).state == "running"

@@ -10,6 +10,7 @@ from recovery import Promise, Recovery
 from recovery.records import Decision, Outcome, Process, from_document, to_document
 from recovery.search import parse
 from recovery.settings import Settings
+from tests.store import single
 from tests.world import World
 
 
@@ -68,15 +69,15 @@ def test_a_late_result_is_of_the_version_that_brought_it(old: World, new: World)
     process_id = old.start("order", 1)
     store, pass_key = old.store, old.decisions(process_id)["start"].pass_key
     assert pass_key is not None
-    first = store.decisions.claim("order", f"{process_id}/start", pass_key, "old#1", 60)
+    first = single.claim(store, "order", f"{process_id}/start", pass_key, "old#1", 60)
     assert first is not None
     assert first.version == "1.0"
     (again,) = store.requeues.requeue_worker_lost([first.id], ["old#1"], "b" * 32)
-    second = new.store.decisions.claim("order", first.id, again.pass_key, "new#1", 60)
+    second = single.claim(new.store, "order", first.id, again.pass_key, "new#1", 60)
     assert second is not None
     assert second.version == "2.0"
-    accepted = store.decisions.finish(
-        first, Outcome(pass_key=pass_key, value="1"), (), accept_first=True, worker="old#1", apply_timeout=60
+    accepted = single.finish(
+        store, first, Outcome(pass_key=pass_key, value="1"), (), accept_first=True, worker="old#1", apply_timeout=60
     )
     assert accepted
     assert old.decisions(process_id)["start"].version == "1.0"
@@ -99,7 +100,7 @@ def test_it_is_found_by_who_started_it_and_by_who_ran_it(old: World, new: World)
     def found(text: str) -> list[str]:
         return new.store.search.page(parse(text, now), None, 10)
 
-    assert found("installed:1.0") == [first, second]
-    assert found("installed:2.0") == [second, third]
-    assert found("installed:1.* version:2.0") == [second]
-    assert found("installed:3*") == []
+    assert found("version:1.0") == [first, second]
+    assert found("version:2.0") == [second, third]
+    assert found("version:1.* version:2.0") == [second]
+    assert found("version:3*") == []

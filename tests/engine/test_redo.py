@@ -364,7 +364,7 @@ def test_what_is_applied_late_while_it_is_carried_out(
 
     def held_up(*args: Any) -> Any:
         monkeypatch.setattr(world.store.redos, step, real)
-        world.app.applier.apply(late)
+        world.app.outbox.apply(late)
         return real(*args)
 
     monkeypatch.setattr(world.store.redos, step, held_up)
@@ -386,7 +386,7 @@ def test_what_is_applied_late_leaves_nothing_of_the_life_before(world: World, to
     assert {one.actor for one in world.decisions(process_id).values()} == {"order"}
     if not graph:
         world.store.database["graphs"].delete_one({"_id": process_id})
-    world.app.applier.apply(late)
+    world.app.outbox.apply(late)
     left = {one.actor for one in world.decisions(process_id).values()}
     assert left <= {"order"}, "what is dropped is gone"
     assert world.bring_to_end(process_id).state is ProcessState.FINISHED

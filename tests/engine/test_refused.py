@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from recovery import Recovery, Settings
-from recovery.engine import Batches, Result, Slot
+from recovery.engine import Intake, Result, Slot
 from recovery.engine.operators.redo import redo_process
 from recovery.engine.run import refusing
 from recovery.engine.run.pace import Pace
@@ -21,6 +21,7 @@ from recovery.retry import Backoff
 from recovery.search import in_words, parse
 from tests.engine.test_retry import only
 from tests.faults import Died
+from tests.store import single
 from tests.waiting import wait_until
 from tests.world import World, arguments, check_quiet
 
@@ -293,7 +294,7 @@ def test_a_claim_that_was_given_back_unrun_does_not(versions: Versions) -> None:
     pass_by(old, 2)
     new.scan()
     message = arguments(old.pop(["order"]) or {})
-    assert old.store.decisions.claim("order", *message, "w#1", 60)
+    assert single.claim(old.store, "order", *message, "w#1", 60)
     assert old.store.requeues.requeue_unrun({message[0]: message[1]}, "w#1", new_pass())
     assert only(old, process_id).waits_for_newer_worker
     requeued(old, process_id)
@@ -305,7 +306,7 @@ def requeued(world: World, process_id: str) -> None:
     """The worker gets the message of the task, as it is queued now."""
     decision = only(world, process_id)
     assert decision.state is DecisionState.QUEUED and decision.pass_key is not None
-    Slot(world.app.resources, world.app.applier, world.app.actors, "w#1").run(
+    Slot(world.app.resources, world.app.outbox, world.app.actors, "w#1").run(
         world.app.actors["order"], decision.id, decision.pass_key
     )
 
@@ -349,7 +350,7 @@ def test_only_the_holder_of_the_claim_may_and_its_own_write_it_knows_again(versi
     new, old = versions.world("2.0", price_in), versions.world("1.0", price)
     process_id = new.start("order", 7, currency="SEK")
     message = arguments(old.pop(["order"]) or {})
-    claimed = old.store.decisions.claim("order", *message, "w#1", 60)
+    claimed = single.claim(old.store, "order", *message, "w#1", 60)
     assert claimed is not None
     refused = refusing.add_refusal(claimed, "1.0", UNKNOWN, old.store.now())
     give_back = old.store.decisions.give_back_refused
@@ -365,9 +366,9 @@ def test_a_task_of_a_batch_is_given_back_and_the_others_go_on(versions: Versions
     calls = [(7, {}), (8, {"currency": "SEK"}), (9, {})]
     ids = [new.start("order", number, **named) for number, named in calls]
     found = [MessageId(*arguments(old.pop(["order"]) or {}), None) for _ in ids]
-    batches = Batches(old.app.resources, old.app.applier, lambda _name, _most: [found.pop() for _ in found[:]])
+    intake = Intake(lambda _name, _most: [found.pop() for _ in found[:]], Pace(64))
     first = found.pop()
-    slot = Slot(old.app.resources, old.app.applier, old.app.actors, "w#1", batches=batches)
+    slot = Slot(old.app.resources, old.app.outbox, old.app.actors, "w#1", intake=intake)
     assert slot.run(old.app.actors["order"], first.decision_id, first.pass_key) in (Result.FINISHED, Result.REFUSED)
     old.flush()
     assert [old.process(one).state for one in (ids[0], ids[2])] == [ProcessState.FINISHED] * 2

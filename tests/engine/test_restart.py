@@ -20,6 +20,7 @@ from recovery.records import Decision, DecisionState, ErrorInfo, Outcome, Proces
 from recovery.records.ids import record_id
 from recovery.store import Restarted, Selection
 from tests.counting import operations
+from tests.store import single
 from tests.waiting import wait_until
 from tests.world import World, arguments, check_quiet
 
@@ -102,7 +103,7 @@ def test_the_record_of_an_interruption(shop: Shop, world: World) -> None:
     assert failed.outcome.error is not None
     assert found.fingerprint == failed.outcome.error.fingerprint
     assert found.at is not None
-    assert world.app.applier.apply([ended(world, failed)]) == [Applied.BEFORE]
+    assert list(world.app.outbox.apply([ended(world, failed)]).values()) == [Applied.BEFORE]
     assert world.store.interruptions.of_process(process_id) == [found]
 
 
@@ -239,8 +240,7 @@ def ended(world: World, decision: Decision) -> Ended:
 
 def finish(world: World, decision: Decision, value: str) -> bool:
     outcome = Outcome(pass_key=str(decision.pass_key), value=value)
-    return world.store.decisions.finish(
-        decision, outcome, (), accept_first=True, worker="zombie#1", apply_timeout=5
+    return single.finish(world.store, decision, outcome, (), accept_first=True, worker="zombie#1", apply_timeout=5
     )  # fmt: skip
 
 
@@ -263,7 +263,7 @@ def test_a_failure_from_before_is_not_applied(shop: Shop, world: World) -> None:
     (failed,) = shop.paying(process_id)
     shop.refused = set()
     world.app.restart(process_id)
-    assert world.app.applier.apply([ended(world, failed)]) == [Applied.STALE]
+    assert list(world.app.outbox.apply([ended(world, failed)]).values()) == [Applied.STALE]
     assert world.process(process_id).state is ProcessState.RUNNING
     world.bring_to_end(process_id)
     assert world.app.result(process_id) == [[20], 0]
@@ -394,9 +394,9 @@ def _past_the_validator(world: World, of_it: dict[str, str], fields: dict[str, A
 
 def _run(world: World, message: dict[str, Any]) -> None:
     name = message["headers"]["task"]
-    slot = Slot(world.app.resources, world.app.applier, {name: world.app.actors[name]}, "survivor#1")
+    slot = Slot(world.app.resources, world.app.outbox, {name: world.app.actors[name]}, "survivor#1")
     slot.run(world.app.actors[name], *arguments(message))
-    world.app.applier.flush()
+    world.app.outbox.flush()
 
 
 def test_a_restart_that_is_late_does_not_undo_what_came_since(shop: Shop, world: World) -> None:
@@ -497,7 +497,7 @@ def test_the_graph_is_lost_after_a_restart_that_was_cut_off(
     world.store.database["graphs"].delete_one({"_id": process_id})
     (paid,) = shop.paying(process_id)
     with monkeypatch.context() as late:
-        late.setattr(world.app.applier, "submit", lambda *_: None)
+        late.setattr(world.app.outbox, "put", lambda *_: None)
         run_one(world, paid)
     assert rebuild_graphs(world.app.resources, [process_id]) == [process_id]
 
@@ -512,5 +512,5 @@ def test_the_graph_is_lost_after_a_restart_that_was_cut_off(
 
 def run_one(world: World, decision: Decision) -> None:
     """Its message was not pushed."""
-    slot = Slot(world.app.resources, world.app.applier, world.app.actors, "w#1")
+    slot = Slot(world.app.resources, world.app.outbox, world.app.actors, "w#1")
     assert slot.run(world.app.actors[decision.actor], decision.id, decision.pass_key or "") is Result.FINISHED

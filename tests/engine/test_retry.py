@@ -15,6 +15,7 @@ from recovery.health import look, repair
 from recovery.records import Decision, DecisionState, ProcessState, RetryState
 from recovery.retry import Backoff, Request, RetryAction
 from recovery.retry.reasons import Reason
+from tests.store import single
 from tests.world import World
 
 SOON = Backoff(initial=0.01, coefficient=1, jitter=(0, 0), maximum=0.01, total=60)
@@ -295,7 +296,7 @@ def test_a_value_that_comes_while_it_waits_is_taken(world: World) -> None:
     from recovery.records import Outcome
 
     outcome = Outcome(pass_key="0" * 32, value="1")
-    taken = world.store.decisions.finish(decision, outcome, (), accept_first=True, worker="old#1", apply_timeout=0.3)
+    taken = single.finish(world.store, decision, outcome, (), accept_first=True, worker="old#1", apply_timeout=0.3)
     assert taken
     assert world.bring_to_end(process_id).result == "1"
 

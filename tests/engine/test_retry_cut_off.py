@@ -61,7 +61,7 @@ def run(settings: Settings, plan: Plan) -> tuple[int, int, int, int]:
             with under(plan):
                 doomed.pump("doomed#1")
                 passing.pass_by(HOUR)
-                DecisionScanner(doomed.app.resources, doomed.app.applier).run_once()
+                DecisionScanner(doomed.app.resources, doomed.app.outbox).run_once()
                 doomed.pump("doomed#1")
         except (Died, ServerError):
             pass  # as a worker does: what it held stands at its deadline

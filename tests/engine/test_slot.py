@@ -12,7 +12,8 @@ import pytest
 
 from recovery import Recovery, heartbeat
 from recovery.engine import Host, Result, Slot
-from recovery.engine.run import slot as attempt
+from recovery.engine.run import batch
+from recovery.engine.run import slot as slots
 from recovery.errors import NotInActor
 from recovery.records import Decision, DecisionState, ProcessState
 from recovery.records.ids import new_pass
@@ -25,7 +26,7 @@ DAY = timedelta(days=1)
 
 
 def slot(world: World, holder: str = "w#1") -> Slot:
-    return Slot(world.app.resources, world.app.applier, world.app.actors, holder)
+    return Slot(world.app.resources, world.app.outbox, world.app.actors, holder)
 
 
 def start(world: World, function: Callable[..., Any], **settings: Any) -> tuple[str, list[str]]:
@@ -38,7 +39,7 @@ def start(world: World, function: Callable[..., Any], **settings: Any) -> tuple[
 
 def run(world: World, message: list[str]) -> Result:
     result = slot(world).run(world.app.actors["order"], *message)
-    world.app.applier.flush()
+    world.app.outbox.flush()
     return result
 
 
@@ -69,18 +70,19 @@ def test_a_ready_task_of_an_actor_that_is_not_served_here_is_enqueued(world: Wor
 
 
 class Timed(Clock):
-    """The time that `attempt` sees; a task's time passes when it says so."""
+    """The time that `batch` sees; a task's time passes when it says so."""
 
     perf_counter = staticmethod(time.perf_counter)
 
 
 def test_ready_tasks_are_run_on_the_spot_for_a_while_only(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Timed()
-    monkeypatch.setattr(attempt, "time", clock)
+    for module in (batch, slots):
+        monkeypatch.setattr(module, "time", clock)
 
     @world.app.actor()
     def step(left: int) -> Any:
-        clock.now += attempt.CONTINUE_FOR / 4
+        clock.now += slots.GO_ON_FOR / 4
         return step.schedule(left - 1) if left else "done"
 
     process = world.app.process("steps")(step.schedule)
@@ -348,13 +350,12 @@ def test_what_a_slot_can_not_run_is_noted_and_given_back_uncounted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until it was claimed too often: it may be to blame itself, and has to end."""
-    monkeypatch.setattr(attempt, "MAX_UNCOUNTED", 1)
+    monkeypatch.setattr("recovery.engine.run.place.MAX_UNCOUNTED", 1)
     decision_id, (_, pass_key) = start(world, lambda: 1)
     host = Noting()
-    place = Slot(world.app.resources, world.app.applier, world.app.actors, "w#1", host)
+    place = Slot(world.app.resources, world.app.outbox, world.app.actors, "w#1", host)
     for number in (1, 2):
-        with pytest.raises(FileNotFoundError):
-            place.run(world.app.actors["order"], decision_id, pass_key)
+        assert place.run(world.app.actors["order"], decision_id, pass_key) is Result.CLAIM_LOST
         assert (host.done, host.not_done) == (0, [(decision_id, True), (decision_id, False)][:number])
         place.give_back_unrun({decision_id: pass_key}, FileNotFoundError())
         decision = world.store.decisions.get(decision_id)

@@ -57,7 +57,7 @@ def test_it_is_delayed_and_then_due(world: World, later: Any, options: Callable[
     assert delayed.state is DecisionState.DELAYED
     assert is_close(delayed.recovery_time, world.store.now() + timedelta(seconds=DELAY))
     assert world.redis.llen("later") == 0
-    scanner = DecisionScanner(world.app.resources, world.app.applier)
+    scanner = DecisionScanner(world.app.resources, world.app.outbox)
     assert scanner.run_once().looked_at == 0, "not before its time"
     its_time_comes(world, delayed)
     assert scanner.run_once().repaired == {Rule.DUE: 1}
@@ -101,7 +101,7 @@ def test_a_deadline_that_is_missing_does_not_bring_it_forward(world: World, late
     delayed = the(world, "later")
     update = {"q": {"_id": delayed.id}, "u": {"$unset": {"recoveryTime": 1}}}
     world.store.database.command("update", "decisions", updates=[update], bypassDocumentValidation=True)
-    scanner = DecisionScanner(world.app.resources, world.app.applier)
+    scanner = DecisionScanner(world.app.resources, world.app.outbox)
     assert scanner.run_once().repaired == {Rule.DEADLINE_MISSING: 1}
     assert the(world, "later").recovery_time == delayed.recovery_time
     assert scanner.run_once().repaired == {}

@@ -16,7 +16,7 @@ from tests.docs.architecture import PAGE
 from tests.faults import threads_held
 from tests.world import World, arguments
 
-MOST = 22
+MOST = 30
 """Modules of these rooms that one task passes: what somebody reads who wants to know how a task is run."""
 ROOMS = ("engine", "store", "queue")
 
@@ -57,14 +57,14 @@ def test_one_task_passes_few_modules_and_the_page_names_them(world: World) -> No
 
     world.run(order, "ring", False)  # what is read once is known then
     process_id = world.start(order, "ring", True)
-    message, applier = world.pop(["order"]), world.app.applier
+    message, outbox = world.pop(["order"]), world.app.outbox
     assert message is not None
-    slot = Slot(world.app.resources, applier, world.app.actors, "w#1")
+    slot = Slot(world.app.resources, outbox, world.app.actors, "w#1")
     try:
-        # In this thread, where it is traced; otherwise the applier's own thread does the same.
+        # In this thread, where it is traced; otherwise the outbox's own thread does the same.
         with threads_held():
             slot.run(order, *arguments(message))
-            applier.flush()
+            outbox.flush()
     finally:
         trace.end()
     assert world.app.result(process_id, timeout=0) == "ring"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.engine.apply.apply import with_actors
+from recovery.engine.apply.apply import _ready
 from recovery.engine.steps import Ended, records_of_children
 from recovery.records import Child, Decision, DecisionState, Outcome, Task
 from recovery.records.ids import record_id
-from recovery.store.lifecycle.graphs import Finished, projection
+from recovery.store.lifecycle.graphs import Finished, GraphView, _projection
 
 TASKS = 2000
 
@@ -44,13 +44,14 @@ def test_records_of_children_that_are_promised(wide: Ended) -> None:
 
 
 def test_actors_of_what_is_ready(wide: Ended) -> None:
-    ready = [record_id("p", str(child.id)) for child in wide.decision.children]
-    actors = with_actors([wide], [*ready, "p/join"])
-    assert list(actors) == [*ready, "p/join"]
+    names = (*(child.id for child in wide.decision.children), "join")
+    view = GraphView(epoch=0, registered=True, applied=True, ready=names, complete=False, finished=1, size=1)
+    actors = _ready([wide], view)
+    assert list(actors) == [record_id("p", str(name)) for name in names]
     assert set(actors.values()) == {"part", "join"}
     assert Counted.compared <= 3 * TASKS
 
 
 def test_the_graph_is_not_asked_path_by_path() -> None:
-    asked = str(projection([Finished("start", {}, ())], [f"c{number}" for number in range(TASKS)]))
+    asked = str(_projection([Finished("start", {}, ())], [f"c{number}" for number in range(TASKS)]))
     assert asked.count("$links") == 1

@@ -19,6 +19,7 @@ from recovery.store.views.lifeline_queries import Claim, Fate
 from recovery.worker.lifeline.rescue import Rescue
 from tests.failover.conftest import Background, Failover
 from tests.faults import Course, Fault, Kind, Plan, installed
+from tests.store import single
 from tests.waiting import wait_until
 from tests.world import World, by_message_only
 
@@ -34,9 +35,9 @@ def nonce() -> str:
 
 def scan(failover: Failover) -> list[Background[Any]]:
     """All scanners at once, each in a thread: one that waits for a majority would hang."""
-    resources, applier = failover.app.resources, failover.app.applier
+    resources, outbox = failover.app.resources, failover.app.outbox
     running: list[Background[Any]] = [
-        Background(scanner(resources, applier).run_once) for scanner in (DecisionScanner, GraphScanner, ProcessScanner)
+        Background(scanner(resources, outbox).run_once) for scanner in (DecisionScanner, GraphScanner, ProcessScanner)
     ]
     assert all(one.over(20) for one in running), "a scan hangs while nothing is acknowledged"
     return running
@@ -96,7 +97,7 @@ def test_an_end_of_a_process_that_is_on_its_way_is_not_told(failover: Failover, 
     failover.stop_replication()
     store = failover.world.store
     end = {
-        "finished": lambda: store.processes.finish(process_id, 0, '"never"'),
+        "finished": lambda: single.finish_process(store, process_id, 0, '"never"'),
         "broken": lambda: store.processes.break_(process_id, 0, ErrorInfo(kind="Never", message="told")),
     }[state]
     writing = Background(end)
@@ -130,8 +131,8 @@ def test_two_attempts_are_never_mixed(failover: Failover) -> None:
         failover.stop_replication()
         failover.finish_and_die("twice")
         failover.overdue("decisions")
-        resources, applier = failover.app.resources, failover.app.applier
-        scanner = DecisionScanner(resources, applier)
+        resources, outbox = failover.app.resources, failover.app.outbox
+        scanner = DecisionScanner(resources, outbox)
         course = Course(scanner.run_once, Plan(Fault(Kind.PAUSE, 0, "Tasks.insert")))
         course.go()
         failover.lose_primary()
@@ -160,7 +161,7 @@ def test_a_graph_is_not_made_of_what_may_be_taken_back(failover: Failover) -> No
         failover.stop_replication()
         failover.finish_and_die("once")
         failover.overdue("processes")
-        scanner = ProcessScanner(failover.app.resources, failover.app.applier)
+        scanner = ProcessScanner(failover.app.resources, failover.app.outbox)
         course = Course(scanner.run_once, Plan(Fault(Kind.PAUSE, 0, "Graphs.insert")))
         course.go()
         failover.lose_primary()
@@ -221,17 +222,17 @@ def test_an_accepted_end_whose_reply_was_lost_is_accepted_once_a_majority_has_it
     failover.world.start(idle)
     store = failover.world.store
     (document,) = store.database["decisions"].find()
-    claimed = store.decisions.claim("idle", document["_id"], document["pass"], "mortal#1", 60)
+    claimed = single.claim(store, "idle", document["_id"], document["pass"], "mortal#1", 60)
     assert claimed is not None
     failover.stop_replication()
     outcome = Outcome(pass_key=claimed.pass_key or "", value="1")
     options: Any = {"accept_first": True, "worker": "mortal#1", "apply_timeout": 5}
     for _ in range(2):
         with pymongo.timeout(A_WHILE), pytest.raises(StoreUnavailable):
-            store.decisions.finish(claimed, outcome, (), **options)
+            single.finish(store, claimed, outcome, (), **options)
     assert failover.finished("idle")
     failover.nodes.resume_replication()
-    assert store.decisions.finish(claimed, outcome, (), **options)
+    assert single.finish(store, claimed, outcome, (), **options)
 
 
 def test_no_deadline_goes_for_an_apply_that_is_taken_back(failover: Failover) -> None:
@@ -247,21 +248,21 @@ def test_no_deadline_goes_for_an_apply_that_is_taken_back(failover: Failover) ->
 
     process_id = failover.world.start(once)
     failover.world.tell()
-    store, applier = failover.world.store, failover.app.applier
+    store, outbox = failover.world.store, failover.app.outbox
     (document,) = store.database["decisions"].find()
-    claimed = store.decisions.claim("once", document["_id"], document["pass"], "mortal#1", 60)
+    claimed = single.claim(store, "once", document["_id"], document["pass"], "mortal#1", 60)
     assert claimed is not None
     child = Child(id=child_task_id("start", 0, 0), actor="echo", args='[["a word"],{}]')
     outcome = Outcome(pass_key=claimed.pass_key or "", value=f'{{"$promise":"{child.id}"}}', waits=(child.id,))
-    assert store.decisions.finish(claimed, outcome, [child], accept_first=True, worker="mortal#1", apply_timeout=60)
+    assert single.finish(store, claimed, outcome, [child], accept_first=True, worker="mortal#1", apply_timeout=60)
     failover.stop_replication()
     task, decision = store.tasks.get(document["_id"]), store.decisions.get(document["_id"])
     assert task is not None and decision is not None
-    applier.submit(Ended(task, decision))
+    outbox.put([Ended(task, decision)])
     assert _finished(failover, process_id) == ("start",)
     failover.lose_primary()
     assert _finished(failover, process_id) == (), "the apply was not lost: nothing was tried"
-    applier.flush()
+    outbox.flush()
     (left,) = failover.finished("once")
     assert left.recovery_time is not None
     failover.overdue("decisions")
@@ -286,7 +287,7 @@ def test_a_claim_that_goes_back_to_who_is_gone_is_requeued_once_more(failover: F
     for _ in range(2):
         failover.world.start(idle)
     for document in store.database["decisions"].find():
-        claims.append(store.decisions.claim("idle", document["_id"], document["pass"], "mortal#1", 60))
+        claims.append(single.claim(store, "idle", document["_id"], document["pass"], "mortal#1", 60))
     ended, lost = claims
     assert ended is not None and lost is not None
 
@@ -297,7 +298,7 @@ def test_a_claim_that_goes_back_to_who_is_gone_is_requeued_once_more(failover: F
     failover.stop_replication()
     outcome = Outcome(pass_key=ended.pass_key or "", value="null")
     options: Any = {"accept_first": True, "worker": "mortal#1", "apply_timeout": 60}
-    finishing = Background(lambda: store.decisions.finish(ended, outcome, (), **options))
+    finishing = Background(lambda: single.finish(store, ended, outcome, (), **options))
     wait_until(lambda: states()[0] == "finished", 10, "the primary's word")
     rescue = Rescue(failover.app)
     rescue.gone("mortal#1")
@@ -336,7 +337,7 @@ def test_what_can_not_be_restored_yet_is_not_given_up(failover: Failover) -> Non
     current(database["decisions"]).replace_one(parent, whole)
     wait_until(lambda: _idle(failover, process_id) > 1, 10, "a graph that nobody is at work on")
     failover.overdue("graphs")
-    scanning = Background(GraphScanner(failover.app.resources, failover.app.applier).run_once)
+    scanning = Background(GraphScanner(failover.app.resources, failover.app.outbox).run_once)
     wait_until(lambda: scanning.over(0) or failover.world.process(process_id).state != "running", 20, "a look")
     graph = store.graphs.get(process_id)
     assert graph is not None and graph.failed == {} and failover.world.process(process_id).state == "running"
@@ -392,7 +393,7 @@ def test_of_a_claim_that_a_majority_does_not_have_yet_nothing_is_concluded(failo
     decision = Decision(id=key, actor="render", state=DecisionState.QUEUED, pass_key=held, recovery_time=store.now())
     failover.stop_replication()
     current(store.database["decisions"]).insert_one(to_document(decision))
-    claimed = store.decisions.claim("render", key, held, "w#1", 60)
+    claimed = single.claim(store, "render", key, held, "w#1", 60)
     assert claimed is not None
     claim = Claim(key, held, claimed.attempts)
     looking = Background(lambda: store.hung.fates([claim]))

@@ -18,6 +18,7 @@ from recovery.rules import Rule
 from tests.documents import database_of
 from tests.ordered import begin_removal, order
 from tests.queues import polled_and_empty
+from tests.store import single
 from tests.world import World, by_message_only
 
 HOUR = timedelta(hours=1)
@@ -138,7 +139,7 @@ def claim(broken: Broken, worker: str) -> str:
     key = broken.decision("part", "queued")
     queued = broken.world.store.decisions.get(key)
     assert queued is not None and queued.pass_key is not None
-    assert broken.world.store.decisions.claim(queued.actor, key, queued.pass_key, worker, 600)
+    assert single.claim(broken.world.store, queued.actor, key, queued.pass_key, worker, 600)
     return key
 
 
@@ -210,8 +211,8 @@ def ended(broken: Broken) -> str:
     decision = broken.world.store.decisions.get(key)
     assert decision is not None and decision.pass_key is not None
     number = int(str(decision.call.args)[2]) if decision.call else 0
-    assert broken.world.store.decisions.finish(
-        decision, Outcome(pass_key=decision.pass_key, value=str(number * number)), [],
+    assert single.finish(
+        broken.world.store, decision, Outcome(pass_key=decision.pass_key, value=str(number * number)),
         accept_first=True, worker="silent#1", apply_timeout=0.5,
     )  # fmt: skip
     broken.settle()

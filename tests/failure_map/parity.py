@@ -229,7 +229,7 @@ def by_operation(world: World, selection: str = "", **more: Any) -> Found:
     """An operation `check`, in a recovery worker."""
     asked = OperationRequest("check", selection, everything=not selection, spark=False, **more)
     operation = operations.start(world.app.resources, asked, "a test")
-    worker = OperationWorker(world.app.resources, world.app.applier, "worker")
+    worker = OperationWorker(world.app.resources, world.app.outbox, "worker")
 
     def is_over() -> bool:
         worker.run_once(5)
@@ -278,10 +278,10 @@ def by_scanners(world: World, only: str | None = None) -> Found:
         pass_over(_, damage)
 
     pass_over = Scanner._pass_over
-    resources, applier = world.app.resources, world.app.applier
+    resources, outbox = world.app.resources, world.app.outbox
     with patch.object(Repairer, "repair", note), patch.object(Scanner, "_pass_over", tell):
-        workers = WorkerScanner(resources, applier, silent_workers(resources))
-        chosen = [workers, *(kind(resources, applier) for kind in (DecisionScanner, GraphScanner, ProcessScanner))]
+        workers = WorkerScanner(resources, outbox, silent_workers(resources))
+        chosen = [workers, *(kind(resources, outbox) for kind in (DecisionScanner, GraphScanner, ProcessScanner))]
         for scanner in chosen if only is None else [one for one in chosen if one.name == only]:
             result = scanner.run_once()
             assert result.error is None, result

@@ -69,14 +69,14 @@ def test_nothing_is_found_on_healthy_processes(emptied: Settings, healthy: int) 
     small = sorted(workflows, key=lambda workflow: len(workflow.tasks))[: max(1, len(workflows) - 3)]
     chosen = [small[n % len(small)] for n in range(healthy - len(workflows) * 5)] + workflows * 5
     started = list(workload.start(world.app.resources, chosen, healthy, 0.0))
-    slot = Slot(world.app.resources, world.app.applier, world.app.actors, "healthy#1")
+    slot = Slot(world.app.resources, world.app.outbox, world.app.actors, "healthy#1")
     with by_message_only():
         while message := world.pop(["workflow"]):
             slot.run(world.app.actors["workflow"], *arguments(message))
         for _ in range(chance.randrange(healthy, 2 * healthy)):
             if message := world.pop(["workflow_task"]):
                 slot.run(world.app.actors["workflow_task"], *arguments(message))
-    world.app.applier.flush()
+    world.app.outbox.flush()
     world.store.queues.polled(dict.fromkeys(world.app.actors))
     settle(world)
     around = look_around(world.app.resources, queues=world.app.actors)

@@ -56,10 +56,10 @@ def found(broken: Broken) -> list[tuple[Rule, Repair]]:
 def scan(broken: Broken) -> Counter[Rule]:
     """One run of each scanner; what they repaired."""
     broken.look_now()
-    resources, applier = broken.world.app.resources, broken.world.app.applier
+    resources, outbox = broken.world.app.resources, broken.world.app.outbox
     repaired: Counter[Rule] = Counter()
-    workers = WorkerScanner(resources, applier, silent_workers(resources))
-    for scanner in (workers, *(kind(resources, applier) for kind in (DecisionScanner, GraphScanner, ProcessScanner))):
+    workers = WorkerScanner(resources, outbox, silent_workers(resources))
+    for scanner in (workers, *(kind(resources, outbox) for kind in (DecisionScanner, GraphScanner, ProcessScanner))):
         result = scanner.run_once()
         assert result.error is None, result
         repaired += result.repaired
@@ -207,7 +207,7 @@ def test_a_broken_process_that_lost_its_graph_can_be_restarted(world: World) -> 
 
 def test_an_abort_of_a_broken_process_that_is_cut_off_is_completed(world: World) -> None:
     process_id = broken_at_first(world)
-    world.app.applier.flush()
+    world.app.outbox.flush()
     world.store.graphs.clear_deadlines([process_id])
     process = world.process(process_id)
     world.store.aborts.announce([process_id])

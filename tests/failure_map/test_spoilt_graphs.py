@@ -14,7 +14,7 @@ from recovery.records import ProcessState
 from recovery.repair import look_around
 from recovery.rules import Finding, Repair, Rule, judge_process
 from recovery.scan import DecisionScanner, GraphScanner
-from recovery.store.lifecycle.decisions import Decisions
+from recovery.store.lifecycle.decision_queries import DecisionQueries
 from recovery.survey.read import Outline, at_rest
 from tests.failure_map.faults import (
     FAULTS,
@@ -135,11 +135,11 @@ def test_while_a_decision_cant_be_read_it_is_not_known_what_is_lost(broken: Brok
     assert world.process(broken.id).state is ProcessState.RUNNING
     assert is_looked_at_soon(broken), "it is not waited for its idle deadline"
     broken.look_now()
-    assert GraphScanner(resources, world.app.applier).run_once().repaired == {Rule.RECORD_DAMAGED: 1}
+    assert GraphScanner(resources, world.app.outbox).run_once().repaired == {Rule.RECORD_DAMAGED: 1}
     assert is_looked_at_soon(broken), "while it could not be read nobody looked for what else is wrong"
     broken.settle()
     broken.look_now()
-    assert GraphScanner(resources, world.app.applier).run_once().repaired == {Rule.GRAPH_CONTRADICTED: 1}
+    assert GraphScanner(resources, world.app.outbox).run_once().repaired == {Rule.GRAPH_CONTRADICTED: 1}
     ends_well(broken)
 
 
@@ -153,7 +153,7 @@ def test_a_start_that_is_in_no_record_any_more_is_not_run_again(broken: Broken) 
     assert world.process(broken.id).state is ProcessState.RUNNING
     broken.settle()
     broken.look_now()
-    GraphScanner(world.app.resources, world.app.applier).run_once()
+    GraphScanner(world.app.resources, world.app.outbox).run_once()
     process = world.process(broken.id)
     assert process.state is ProcessState.BROKEN and process.error is not None
     assert (process.error.kind, process.error.task) == ("RecordsLost", "start")
@@ -175,10 +175,10 @@ def test_damage_that_no_rule_looks_at_is_mended_where_it_is_in_the_way(broken: B
     assert is_looked_at_soon(broken), "it is not waited for its idle deadline"
     broken.settle()
     broken.look_now()
-    assert GraphScanner(resources, world.app.applier).run_once().repaired == {}
+    assert GraphScanner(resources, world.app.outbox).run_once().repaired == {}
     assert is_looked_at_soon(broken)
     broken.look_now()
-    assert GraphScanner(resources, world.app.applier).run_once().repaired == {Rule.GRAPH_CONTRADICTED: 1}
+    assert GraphScanner(resources, world.app.outbox).run_once().repaired == {Rule.GRAPH_CONTRADICTED: 1}
     ends_well(broken)
 
 
@@ -191,13 +191,13 @@ def test_decisions_that_nobody_scheduled_hold_up_no_end(broken: Broken) -> None:
 
 def test_the_end_of_a_single_task_asks_for_nothing_more(world: World) -> None:
     asked: list[str] = []
-    count = Decisions.count
+    counts = DecisionQueries.counts
 
-    def counted(self: Decisions, process_id: str) -> int:
-        asked.append(process_id)
-        return count(self, process_id)
+    def counted(self: DecisionQueries, process_ids: list[str]) -> dict[str, int]:
+        asked.extend(process_ids)
+        return counts(self, process_ids)
 
-    with patch.object(Decisions, "count", counted):
+    with patch.object(DecisionQueries, "counts", counted):
         assert world.run(world.app.process("single")(lambda: "done")) == "done"
         assert asked == []
         order = world.start("order", 3)
@@ -234,9 +234,9 @@ def test_a_live_decision_that_its_graph_lacks_comes_to_rest(over: Broken) -> Non
     finished_emptied(over)
     past = over.world.store.now() - timedelta(seconds=1)
     over.change("decisions", over.decision("part"), {"$set": {"recoveryTime": past}})
-    result = DecisionScanner(over.world.app.resources, over.world.app.applier).run_once()
+    result = DecisionScanner(over.world.app.resources, over.world.app.outbox).run_once()
     assert result.repaired == {Rule.DECISION_NOT_APPLIED: 1}
-    over.world.app.applier.flush()
+    over.world.app.outbox.flush()
     assert is_at_rest(over)
 
 
@@ -256,7 +256,7 @@ def test_what_was_not_done_before_the_end_is_told(over: Broken) -> None:
     part = next(one for one in over.db["decisions"].find({"actor": "part"}) if lacks(over, one["_id"]))
     past = over.world.store.now() - timedelta(seconds=1)
     over.change("decisions", part["_id"], {"$set": {"recoveryTime": past}})
-    DecisionScanner(resources, over.world.app.applier).run_once()
+    DecisionScanner(resources, over.world.app.outbox).run_once()
     assert over.world.pump() == 0 and graph_of(over)["notFinished"] == {}
 
 

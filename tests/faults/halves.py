@@ -18,11 +18,7 @@ from pymongo.results import BulkWriteResult
 _thread = threading.local()
 
 
-ONE_WRITE = ("Decisions.finish", "Graphs.apply")
-"""Steps that take a batch and write all of it into one document, which has no half."""
-
-
-BY_KEY = ("DecisionBatches.claim", "GraphBatches.apply", "ProcessBatches.finish", "Requeues.requeue_unrun")
+BY_KEY = ("Decisions.claim", "Graphs.apply", "Processes.finish", "Requeues.requeue_unrun")
 """Steps that take a batch as {id: something}."""
 
 
@@ -33,7 +29,7 @@ def by_half(
     the bulk that it sends. Of a step that has neither, after all of it."""
     kinds = (dict,) if name in BY_KEY else (list, tuple)
     of = [place for place, value in enumerate(args) if type(value) in kinds and len(value) > 1]
-    if of and name not in ONE_WRITE:
+    if of:
         before, batch, behind = args[: of[0]], args[of[0]], args[of[0] + 1 :]
         one, other = _halves(batch)
         first = step(*before, one, *behind, **kw)

@@ -11,13 +11,15 @@ import pytest
 
 from recovery.errors import StoreUnavailable
 from recovery.queue import Broker
-from recovery.records import Child, Decision, Outcome, Task
+from recovery.records import Child, Decision, Graph, Outcome, Task
 from recovery.settings import Settings
-from recovery.store import Queued, Store
+from recovery.store import Finished, Queued, Store
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 from tests.faults import Course, Died, Fault, Kind, Plan, installed, reach, under
 from tests.faults.layer import steps
+from tests.store import single
+from tests.store.writing import put
 
 TASKS = [Task(id=f"p/{n}", actor="a", args="[[],{}]") for n in range(4)]
 
@@ -98,57 +100,54 @@ def test_a_batch_stops_half_way_and_goes_on(store: Store) -> None:
     assert (there(store), course.finish(), there(store)) == (2, 4, 4)
 
 
-def decisions(store: Store) -> list[str]:
-    """States of the first decision and of the one that waits for it."""
-    return [document["state"] for document in store.database["decisions"].find().sort("_id", 1)]
+def applied(store: Store) -> list[bool]:
+    """Whether the task of each of two processes is applied."""
+    return [document["finished"] == ["t"] for document in store.database["graphs"].find().sort("_id", 1)]
 
 
-def finish_and_claim(store: Store) -> Callable[[], tuple[bool, Decision | None]]:
-    """A step that ends a task and claims its successor, in one bulk of two writes."""
-    first, then = Decision(id="p/1", actor="a"), Decision(id="p/2", actor="a")
-    store.decisions.insert([first, then])
-    claimed = store.decisions.claim_ready("a", "p/1", 0, "one", "w#1", 60.0)
-    assert claimed is not None
-    outcome, successor = Outcome(pass_key="one", value="1"), then.evolve(pass_key="two")
-    options: Any = {"accept_first": True, "worker": "w#1", "apply_timeout": 60.0}
-    return lambda: store.decisions.finish_and_claim(claimed, outcome, successor, 60.0, None, **options)
+def apply_two(store: Store) -> Callable[[], set[str]]:
+    """A step that applies to two graphs, in one bulk of two writes: those that are applied then."""
+    now = store.now()
+    # They wait for another task each, so that their updates differ.
+    put(store, *(Graph(id=key, not_finished={"t": now, key: now}, recovery_time=now) for key in ("p1", "p2")))
+    ended = {key: (0, [Finished("t", {}, [key])]) for key in ("p1", "p2")}
+    return lambda: set(store.graphs.apply(ended))
 
 
 @pytest.mark.parametrize(("kind", "error"), [(Kind.HALF, StoreUnavailable), (Kind.DIES_HALF, Died)])
 def test_the_first_write_of_a_bulk_is_done_and_the_second_is_not(
     store: Store, kind: Kind, error: type[BaseException]
 ) -> None:
-    step = finish_and_claim(store)
+    step = apply_two(store)
     with under(Plan(Fault(kind))), pytest.raises(error):
         step()
-    assert decisions(store) == ["finished", "waiting"]
-    assert step() == (True, None), "it is told that its result was taken, and claims nothing"
+    assert applied(store) == [True, False]
+    assert step() == {"p1", "p2"}
 
 
 def test_between_the_writes_of_a_bulk_others_write(store: Store) -> None:
-    course = Course(finish_and_claim(store), Plan(Fault(Kind.PAUSE_HALF)))
+    course = Course(apply_two(store), Plan(Fault(Kind.PAUSE_HALF)))
     assert not course.go()
-    assert decisions(store) == ["finished", "waiting"]
-    taken, claimed = course.finish()
-    assert (taken, claimed is not None, decisions(store)) == (True, True, ["finished", "working"])
+    assert applied(store) == [True, False]
+    assert (course.finish(), applied(store)) == ({"p1", "p2"}, [True, True])
 
 
 def test_what_got_between_the_writes_of_a_bulk_wins(store: Store) -> None:
-    course = Course(finish_and_claim(store), Plan(Fault(Kind.PAUSE_HALF)))
+    course = Course(apply_two(store), Plan(Fault(Kind.PAUSE_HALF)))
     assert not course.go()
-    assert store.requeues.enqueue_ready(["p/2"], "another")
-    assert (course.finish(), decisions(store)) == ((True, None), ["finished", "queued"])
+    store.database["graphs"].update_one({"_id": "p2"}, {"$set": {"epoch": 1}})
+    assert (course.finish(), applied(store)) == ({"p1"}, [True, False])
 
 
 def test_what_is_one_write_has_no_half(store: Store) -> None:
     """A finish with its children is done, and the connection lost: never a decision with half of them."""
     store.decisions.insert([Decision(id="p/1", actor="a")])
-    claimed = store.decisions.claim_ready("a", "p/1", 0, "one", "w#1", 60.0)
+    claimed = single.claim_ready(store, "a", "p/1", 0, "one", "w#1", 60.0)
     assert claimed is not None
     children = [Child(id=str(n), actor="a", args="[[],{}]") for n in range(4)]
     options: Any = {"accept_first": True, "worker": "w#1", "apply_timeout": 60.0}
     with under(Plan(Fault(Kind.HALF))), pytest.raises(StoreUnavailable):
-        store.decisions.finish(claimed, Outcome(pass_key="one", value="1"), children, **options)
+        single.finish(store, claimed, Outcome(pass_key="one", value="1"), children, **options)
     (document,) = store.database["decisions"].find()
     assert (document["state"], len(document["children"])) == ("finished", 4)
 

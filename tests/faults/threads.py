@@ -6,18 +6,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
-from recovery.engine import Applier, Registrar
+from recovery.engine import Outbox, Registrar
 
 
 @contextmanager
 def threads_held() -> Iterator[None]:
-    """Within, no applier and no registrar starts a thread. What waits there is done by `flush`, in the thread that
+    """Within, no outbox and no registrar starts a thread. What waits there is done by `flush`, in the thread that
     calls it: so a plan for that thread reaches these steps as well."""
     with ExitStack() as held:
-        for owner, start in (
-            (Registrar, "_start_thread"),
-            (Applier, "_start_applying"),
-            (Applier, "_start_flusher"),
-        ):
-            held.enter_context(patch.object(owner, start, lambda _: True))
+        for owner in (Registrar, Outbox):
+            held.enter_context(patch.object(owner, "_start_thread", lambda _: True))
         yield

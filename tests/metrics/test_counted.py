@@ -36,6 +36,7 @@ from recovery.worker.messages.intake import Intake
 from tests.docs.blocks import DOCS
 from tests.queues import polled_and_empty
 from tests.scan.making import silent_workers
+from tests.store import single
 from tests.world import World, arguments
 
 DAY = timedelta(days=1)
@@ -71,7 +72,7 @@ class Counted(World):
         self.started(**preferences)
         message = self.pop(["order"])
         assert message is not None
-        assert self.store.decisions.claim("order", *arguments(message), "gone#1", 60)
+        assert single.claim(self.store, "order", *arguments(message), "gone#1", 60)
         return self.process_id
 
     def overdue(self, collection: str = "decisions", **fields: Any) -> None:
@@ -82,16 +83,16 @@ class Counted(World):
         """Take the message and run the task."""
         message = self.pop(["order"])
         assert message is not None
-        slot = Slot(self.app.resources, self.app.applier, self.app.actors, "w#1")
+        slot = Slot(self.app.resources, self.app.outbox, self.app.actors, "w#1")
         slot.run(self.app.actors["order"], *arguments(message))
-        self.app.applier.flush()
+        self.app.outbox.flush()
 
     def requeue(self) -> None:
         """As somebody does who is not counted here."""
         assert self.store.requeues.requeue_given_back([self.decision_id], ["w#1"], new_pass())
 
     def scan_decisions(self) -> None:
-        DecisionScanner(self.app.resources, self.app.applier).run_once()
+        DecisionScanner(self.app.resources, self.app.outbox).run_once()
 
     def break_whole(self) -> None:
         error = ErrorInfo(kind="ProcessTimeout", message="late")
@@ -144,7 +145,7 @@ def a_slot_of_a_schedule_is_due(world: Counted) -> Iterator[None]:
     minute = world.store.now() - timedelta(seconds=30)
     world.overdue("schedules", nextSlot=minute)
     yield
-    ScheduleScanner(world.app.resources, world.app.applier).run_once()
+    ScheduleScanner(world.app.resources, world.app.outbox).run_once()
 
 
 @moves({"processes_started type=order": 1, "push_failures": 1})
@@ -287,7 +288,7 @@ def a_message_is_stale(world: Counted) -> Iterator[None]:
 @moves({"stale_results reason=message": 1})
 def a_message_names_no_task_or_pass(world: Counted) -> Iterator[None]:
     world.started()
-    slot = Slot(world.app.resources, world.app.applier, world.app.actors, "w#1")
+    slot = Slot(world.app.resources, world.app.outbox, world.app.actors, "w#1")
     yield
     slot.run(world.app.actors["order"], "nonsense", "nonsense")
 
@@ -345,14 +346,14 @@ def an_attempt_is_overdue_for_the_last_time(world: Counted) -> Iterator[None]:
 def a_worker_is_lost(world: Counted) -> Iterator[None]:
     world.claimed()
     yield
-    rescue(world.app.resources, Repairer(world.app.resources, world.app.applier), ["gone"])
+    rescue(world.app.resources, Repairer(world.app.resources, world.app.outbox), ["gone"])
 
 
 @moves(scanned(name="workers"), {"workers_lost": 1})
 def a_worker_is_found_to_be_gone(world: Counted) -> Iterator[None]:
     world.store.workers.beat(Worker(id="gone", name="gone", host="", pid=1, pid_started=1), -1)
     yield
-    WorkerScanner(world.app.resources, world.app.applier, silent_workers(world.app.resources)).run_once()
+    WorkerScanner(world.app.resources, world.app.outbox, silent_workers(world.app.resources)).run_once()
 
 
 @moves(scanned("MESSAGE_LOST"), requeued("MESSAGE_LOST"))
@@ -386,7 +387,7 @@ def a_processs_time_is_over(world: Counted) -> Iterator[None]:
     world.started(process_timeout=60)
     world.overdue("processes", startedAt=world.store.now() - DAY)
     yield
-    ProcessScanner(world.app.resources, world.app.applier).run_once()
+    ProcessScanner(world.app.resources, world.app.outbox).run_once()
 
 
 @moves(
@@ -397,16 +398,16 @@ def a_process_is_broken_for_its_time(world: Counted) -> Iterator[None]:
     world.started(process_timeout=60, break_after_process_timeout=True)
     world.overdue("processes", startedAt=world.store.now() - DAY)
     yield
-    ProcessScanner(world.app.resources, world.app.applier).run_once()
+    ProcessScanner(world.app.resources, world.app.outbox).run_once()
 
 
 @moves(scanned("FINISHED_TOO_EARLY", name="graphs", repaired=False))
 def something_can_only_be_told(world: Counted) -> Iterator[None]:
     world.started()
-    world.store.processes.finish(world.process_id, 0, "1")
+    single.finish_process(world.store, world.process_id, 0, "1")
     world.overdue("graphs")
     yield
-    GraphScanner(world.app.resources, world.app.applier).run_once()
+    GraphScanner(world.app.resources, world.app.outbox).run_once()
 
 
 @moves(RAN, {"attempts actor=order outcome=finished": 1, "failed_steps": 1})

@@ -4,7 +4,7 @@ import pytest
 
 from tests.model.restart import explore
 
-# Small ones, which take seconds. With cuts it holds as well of (1, 1) and one applier (182,404 states), of (2, 1) and
+# Small ones, which take seconds. With cuts it holds as well of (1, 1) and one outbox (182,404 states), of (2, 1) and
 # one (681,915), and of (1, 0) and two (481,406).
 BOUNDS = [
     ((1, 0), 1, True, 10_000),

@@ -46,6 +46,7 @@ from tests.model.tied import (
 )
 from tests.seldom import by_turns
 from tests.stateful.passing import Passing
+from tests.store import single
 from tests.store.writing import put
 from tests.world import by_message_only
 
@@ -98,8 +99,14 @@ class Case:
 
     def finish(self, *, error: bool) -> None:
         children = (CHILD,) if self.task == "S" and not error else ()
-        self.store.decisions.finish(
-            self.claimed, outcome(error, self.pass_key), children, accept_first=True, worker=HOLDER, apply_timeout=60
+        single.finish(
+            self.store,
+            self.claimed,
+            outcome(error, self.pass_key),
+            children,
+            accept_first=True,
+            worker=HOLDER,
+            apply_timeout=60,
         )
 
     def interrupt(self) -> None:
@@ -119,7 +126,7 @@ LIMIT = TaskLimit(seconds=1.0, forced=True)
 CHILDREN = {"S": {TASKS["C"]: ()}, "C": dict[str, tuple[str, ...]]()}
 
 AT_WORK: dict[tuple[str, str], Callable[[Case], object]] = {
-    ("popped", "claim"): lambda case: case.store.decisions.claim(case.actor, case.key, case.pass_key, HOLDER, 60),
+    ("popped", "claim"): lambda case: single.claim(case.store, case.actor, case.key, case.pass_key, HOLDER, 60),
     ("run", "finish"): lambda case: case.finish(error=False),
     ("run", "fail"): lambda case: case.finish(error=True),
     ("run", "retry later"): lambda case: case.store.decisions.retry_later(case.claimed, RETRY, HOUR),
@@ -129,11 +136,13 @@ AT_WORK: dict[tuple[str, str], Callable[[Case], object]] = {
     ("children", "insert children of"): lambda case: case.store.decisions.insert(
         [Decision(id=record_id(case.process_id, CHILD.id), actor=CHILD.actor)] if case.task == "S" else []
     ),
-    ("graph", "apply"): lambda case: case.store.graphs.apply(
-        case.process_id, 0, [Finished(TASKS[case.task], CHILDREN[case.task], ())]
+    ("graph", "apply"): lambda case: single.apply(
+        case.store, case.process_id, 0, [Finished(TASKS[case.task], CHILDREN[case.task], ())]
     ),
     ("break", "break the process"): Case.interrupt,
-    ("end", "finish the process, if it is complete"): lambda case: case.store.processes.finish(case.process_id, 0, "1"),
+    ("end", "finish the process, if it is complete"): lambda case: single.finish_process(
+        case.store, case.process_id, 0, "1"
+    ),
 }
 """{(where a worker is in the model, its step): what that is in the code}."""
 

@@ -41,11 +41,11 @@ class Ordering(World):
         self.tell()
 
     def worker(self, name: str = "worker") -> OperationWorker:
-        return OperationWorker(self.app.resources, self.app.applier, name)
+        return OperationWorker(self.app.resources, self.app.outbox, name)
 
     def kind(self, name: str) -> type[Kind]:
         """What carries out operations of this kind."""
-        return type(kind_of(OperationKind(name), self.app.resources, self.app.applier))
+        return type(kind_of(OperationKind(name), self.app.resources, self.app.outbox))
 
     def ask(self, kind: str, selection: str = "", **more: Any) -> Operation:
         """Order an operation."""

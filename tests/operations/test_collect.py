@@ -209,7 +209,7 @@ def test_what_is_removed_in_part_is_not_written_over_what_was_whole(world: Order
     (over,) = ended(world, 1)
     planned = world.bring_on(world.ask("collect", "state:finished", export=str(tmp_path)))
     (planned_result,) = world.results(planned).values()
-    kind = kind_of(planned.kind, world.app.resources, world.app.applier)
+    kind = kind_of(planned.kind, world.app.resources, world.app.outbox)
     world.store.operation_results.begin([planned_result])
     append(world.app.resources, planned, [over])
     begin_removal(world.store, [(over, 0)], 60)

@@ -140,7 +140,7 @@ def test_a_redo_that_an_older_worker_was_cut_off_in_is_ended(world: Ordering, mo
     planned = world.bring_on(world.ask("restart_from", "state:finished"))
     (result,) = world.results(planned).values()
     world.store.operation_results.begin([result])
-    kind = kind_of(planned.kind, world.app.resources, world.app.applier)
+    kind = kind_of(planned.kind, world.app.resources, world.app.outbox)
 
     def killed(*_: object) -> None:
         raise Died

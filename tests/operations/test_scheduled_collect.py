@@ -68,7 +68,7 @@ def due(world: Ordering) -> Schedule:
 
 
 def scan(world: Ordering) -> ScanResult:
-    result = ScheduleScanner(world.app.resources, world.app.applier, Keys(world.app.actors)).run_once()
+    result = ScheduleScanner(world.app.resources, world.app.outbox, Keys(world.app.actors)).run_once()
     assert result.error is None
     return result
 

@@ -71,7 +71,7 @@ def test_a_longer_one_leaves_the_deadline_that_is_nearer(world: Ordering) -> Non
         assert seconds == HOUR and was is not None and ahead is not None and ahead <= was
     past = {"recoveryTime": world.store.now() - timedelta(seconds=1)}
     world.store.database["graphs"].update_one({"_id": process_id}, {"$set": past})
-    GraphScanner(world.app.resources, world.app.applier).run_once()
+    GraphScanner(world.app.resources, world.app.outbox).run_once()
     ahead = kept(world, process_id)[1][1]
     assert ahead is not None and ahead > 0.8 * HOUR
 
@@ -155,7 +155,7 @@ def test_two_at_once_end_with_one_of_them_in_both_records(
     """The whole second one passes before the first one's write: it stays, and the first one says so."""
     (process_id,) = world.orders(1)
     first = world.bring_on(world.ask("set_idle_timeout", idle_timeout=7.0))
-    kind = kind_of(OperationKind.SET_IDLE_TIMEOUT, world.app.resources, world.app.applier)
+    kind = kind_of(OperationKind.SET_IDLE_TIMEOUT, world.app.resources, world.app.outbox)
     met = before_the_first(world, monkeypatch, place, lambda: set_to(world, 9.0))
     (result,) = kind.apply(first, [*world.results(first).values()])
     assert met and result.state is ResultState.CHANGED
@@ -174,7 +174,7 @@ def test_the_graph_of_the_one_before_comes_late(world: Ordering, monkeypatch: py
 def test_cut_off_between_process_and_graph(world: Ordering) -> None:
     (process_id,) = world.orders(1)
     planned = world.bring_on(world.ask("set_idle_timeout", idle_timeout=7.0))
-    kind = kind_of(OperationKind.SET_IDLE_TIMEOUT, world.app.resources, world.app.applier)
+    kind = kind_of(OperationKind.SET_IDLE_TIMEOUT, world.app.resources, world.app.outbox)
     (result,) = world.results(planned).values()
     world.store.idle_timeouts.set_processes(world.process(process_id), [process_id], 7.0)
     (done,) = kind.apply(planned, [result.evolve(begun=True)])

@@ -125,7 +125,6 @@ APPLY = [
     "Graphs.apply:before",
     "Graphs.apply:after",
 ]
-FORESEEN = ["Decisions.finish_and_claim:before", "Decisions.finish_and_claim:after"]
 CLAIMED = [
     "Decisions.claim_ready:before",
     "Decisions.claim_ready:after",
@@ -143,21 +142,14 @@ def chain_cut_off(world: World, process_id: str, at: str, skipped: int) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("at", "skipped"), [*((at, 0) for at in APPLY), *((at, skipped) for at in FORESEEN for skipped in (0, 1, 2))]
-)
-def test_chain_cut_off(world: World, at: str, skipped: int) -> None:
-    """Whoever schedules the steps finishes one and claims the next in one go; cut off at the first, second, third."""
-    chain_cut_off(world, world.start("chain", 5), at, skipped)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
     ("at", "skipped"), [*((at, 0) for at in APPLY), *((at, skipped) for at in CLAIMED for skipped in (0, 1, 2))]
 )
-def test_chain_cut_off_that_another_scheduled(world: World, at: str, skipped: int) -> None:
-    """Who got the first step by a message reads the next one when it claims it."""
+@pytest.mark.parametrize("by", ["who scheduled it", "another"])
+def test_chain_cut_off(world: World, at: str, skipped: int, by: str) -> None:
+    """Cut off at the first, second, third; by who scheduled the steps, or who got the first step by a message."""
     process_id = world.start("chain", 5)
-    world.pump(serve={"chain": world.app.actors["chain"]})
+    if by == "another":
+        world.pump(serve={"chain": world.app.actors["chain"]})
     chain_cut_off(world, process_id, at, skipped)
 
 

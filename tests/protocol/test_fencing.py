@@ -196,7 +196,7 @@ def test_an_occurrence_of_a_schedule_is_run_once(
     look_at(world.app.resources, schedule_of(world), keys)
     now = world.store.now()
     assert world.store.schedules.save(schedule_of(world).evolve(next_slot=now, recovery_time=now))
-    real = slots.start
+    real = slots.start_process
 
     def stand_still(*args: Any, **kwargs: Any) -> Any:
         monkeypatch.undo()
@@ -207,7 +207,7 @@ def test_an_occurrence_of_a_schedule_is_run_once(
             kwargs["beside"] = die
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(slots, "start", stand_still)
+    monkeypatch.setattr(slots, "start_process", stand_still)
     try:
         assert look_at(world.app.resources, schedule_of(world), keys) is None
     except Died:

@@ -64,7 +64,7 @@ def due(world: World) -> None:
 
 
 def scan(world: Any) -> None:
-    result = ScheduleScanner(world.app.resources, world.app.applier, Keys(world.app.actors)).run_once()
+    result = ScheduleScanner(world.app.resources, world.app.outbox, Keys(world.app.actors)).run_once()
     assert result.error is None
 
 

@@ -192,7 +192,7 @@ def test_restarted_while_it_is_listed(
         return add(one)
 
     monkeypatch.setattr(interruptions, "add", late)
-    Repairer(world.app.resources, world.app.applier).repair(examined.findings, examined.around)
+    Repairer(world.app.resources, world.app.outbox).repair(examined.findings, examined.around)
     assert begun and listed(world) == []
 
 

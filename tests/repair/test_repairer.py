@@ -14,6 +14,7 @@ from recovery.rules import Finding, Repair, Rule, Surroundings, judge_decision, 
 from recovery.settings import Settings
 from recovery.stack.server_process import free_port
 from recovery.store import LOSSES_WITHOUT_DELAY, Queued
+from tests.store import single
 from tests.store.writing import contents, put
 from tests.sweep import shapes
 from tests.world import World
@@ -35,7 +36,7 @@ def world(emptied: Settings) -> World:
 
 @pytest.fixture
 def repairer(world: World) -> Repairer:
-    return Repairer(world.app.resources, world.app.applier)
+    return Repairer(world.app.resources, world.app.outbox)
 
 
 def broken(world: World, shape: shapes.Shape) -> None:
@@ -128,7 +129,7 @@ def test_a_task_that_another_worker_has_by_now_is_left_alone(
     assert world.store.requeues.timed_out([working.id], new_pass())
     queued = world.store.decisions.get(working.id)
     assert queued is not None
-    assert world.store.decisions.claim(working.actor, working.id, queued.pass_key or "", "w2#1", 60)
+    assert single.claim(world.store, working.actor, working.id, queued.pass_key or "", "w2#1", 60)
     before = everything(world)
     assert repairer.repair([finding], around) == {}
     assert everything(world) == before
@@ -187,7 +188,7 @@ def test_a_message_that_is_lost_again_and_again_is_told(world: World, caplog: py
     world.app.process("order")(lambda: "done")
     process_id = world.start("order")
     world.tell()
-    repairer = Repairer(world.app.resources, world.app.applier)
+    repairer = Repairer(world.app.resources, world.app.outbox)
     for loss in range(1, LOSSES_WITHOUT_DELAY + 3):
         world.redis.flushdb()
         past = world.store.now() - timedelta(hours=1)

@@ -89,7 +89,7 @@ def test_a_storm_is_spread_and_all_are_requeued_once(world: World, state: Decisi
     )  # fmt: skip
     world.tell()
     polled_and_empty(world.store, "slow", "free")
-    scanner = DecisionScanner(world.app.resources, world.app.applier)
+    scanner = DecisionScanner(world.app.resources, world.app.outbox)
     began = world.store.now()
     assert scanner.run_once().repaired == {rule: 80}
     left = list(world.store.database["decisions"].find({"pass": "old"}))
@@ -144,14 +144,14 @@ def test_a_storm_is_postponed_once(world: World) -> None:
     world.tell()
     polled_and_empty(world.store, "slow")
     resources, decisions = world.app.resources, world.store.database["decisions"]
-    assert DecisionScanner(resources, world.app.applier).run_once().looked_at >= PACED
+    assert DecisionScanner(resources, world.app.outbox).run_once().looked_at >= PACED
     before = {one["_id"]: one["recoveryTime"] for one in decisions.find({"pass": "old"})}
     assert len(before) == PACED - 1
     assert max(before.values()) - world.store.now() > timedelta(seconds=1900), "ten seconds for each"
     soon = world.store.now() + timedelta(seconds=30)
     waiting = {key for key, at in before.items() if at > soon}
     for _ in range(3):
-        DecisionScanner(resources, world.app.applier).run_once()  # of another worker, too, which knows of no budget
+        DecisionScanner(resources, world.app.outbox).run_once()  # of another worker, too, which knows of no budget
         world.store.task_deadlines.taken_up("slow")
         world.store.task_deadlines.advance_lost("slow", world.store.now(), 600)
     after = {one["_id"]: one["recoveryTime"] for one in decisions.find({"_id": {"$in": list(waiting)}})}
@@ -176,7 +176,7 @@ def test_what_has_its_turn_waits_no_more_than_a_moment(world: World) -> None:
     )  # fmt: skip
     world.tell()
     polled_and_empty(world.store, "slow")
-    scanner, decisions = DecisionScanner(world.app.resources, world.app.applier), world.store.database["decisions"]
+    scanner, decisions = DecisionScanner(world.app.resources, world.app.outbox), world.store.database["decisions"]
     scanner.run_once()
     due, keys = world.store.now(), [one["_id"] for one in decisions.find({"pass": "old"}).limit(5)]
     decisions.update_many({"_id": {"$in": keys}}, {"$set": {"recoveryTime": due, "pacedTo": due}})

@@ -43,10 +43,10 @@ def silent_workers(resources: Resources) -> Callable[[], dict[str, Any]]:
 
 
 SCANNERS: dict[str, Callable[[World], Scanner[Any]]] = {
-    "workers": lambda w: WorkerScanner(w.app.resources, w.app.applier, silent_workers(w.app.resources)),
-    "decisions": lambda w: DecisionScanner(w.app.resources, w.app.applier),
-    "graphs": lambda w: GraphScanner(w.app.resources, w.app.applier),
-    "processes": lambda w: ProcessScanner(w.app.resources, w.app.applier),
+    "workers": lambda w: WorkerScanner(w.app.resources, w.app.outbox, silent_workers(w.app.resources)),
+    "decisions": lambda w: DecisionScanner(w.app.resources, w.app.outbox),
+    "graphs": lambda w: GraphScanner(w.app.resources, w.app.outbox),
+    "processes": lambda w: ProcessScanner(w.app.resources, w.app.outbox),
 }
 
 

@@ -50,7 +50,7 @@ def test_one_record_that_can_not_be_read(
         )  # fmt: skip
     world.tell()
     world.store.queues.polled(dict.fromkeys(world.app.actors))
-    scanner = kind(world.app.resources, world.app.applier)
+    scanner = kind(world.app.resources, world.app.outbox)
     with caplog.at_level(logging.INFO):
         result = scanner.run_once()
     assert result.error is None, result
@@ -73,7 +73,7 @@ def test_many_do_not_hide_what_is_sound(world: World) -> None:
     world.store.database.command("insert", "decisions", documents=spoilt, bypassDocumentValidation=True)
     late = past + timedelta(hours=1)
     put(world.store, Decision(id="p/sound", actor="add", state=DecisionState.WORKING, worker="w", recovery_time=late))
-    assert DecisionScanner(world.app.resources, world.app.applier).run_once().repaired == {Rule.WORK_TIMEOUT: 1}
+    assert DecisionScanner(world.app.resources, world.app.outbox).run_once().repaired == {Rule.WORK_TIMEOUT: 1}
 
 
 def test_one_that_can_not_be_written_hides_no_lost_message(
@@ -98,7 +98,7 @@ def test_one_that_can_not_be_written_hides_no_lost_message(
     database.command("collMod", "decisions", validator={"odd": {"$ne": True}}, validationLevel="strict")
     polled_and_empty(world.store, "add")
     try:
-        result = DecisionScanner(world.app.resources, world.app.applier).run_once()
+        result = DecisionScanner(world.app.resources, world.app.outbox).run_once()
     finally:
         database.command(
             "collMod", "decisions", validator=definitions.VALIDATORS["decisions"], validationLevel=definitions.LEVEL

@@ -22,6 +22,7 @@ from recovery.records.schedule import Schedule, SlotOutcome
 from recovery.scan import ScanResult, ScheduleScanner
 from recovery.schedule import judge, plan_of
 from tests.faults import Died
+from tests.store import single
 from tests.store.writing import contents
 from tests.waiting import wait_until
 from tests.world import World
@@ -61,7 +62,7 @@ def get(world: World, name: str = "nightly") -> Schedule:
 
 
 def scan(world: World) -> ScanResult:
-    result = ScheduleScanner(world.app.resources, world.app.applier, Keys(world.app.actors)).run_once()
+    result = ScheduleScanner(world.app.resources, world.app.outbox, Keys(world.app.actors)).run_once()
     assert result.error is None
     return result
 
@@ -143,7 +144,7 @@ def test_who_looked_long_ago_starts_nothing(world: World) -> None:
     stale = due(world)  # the first instance still runs: it is skipped
     scan(world)
     assert outcomes(world) == ["started", "skipped"]
-    world.store.processes.finish(get(world).last_process or "", 0, "null")
+    single.finish_process(world.store, get(world).last_process or "", 0, "null")
     assert look_at(world.app.resources, stale) is None
     assert len(processes(world)) == 1 and outcomes(world) == ["started", "skipped"]
 
@@ -208,7 +209,7 @@ def test_a_deadline_that_a_wrong_clock_left_far_off_is_found(world: World) -> No
     assert after.next_slot is not None and now < after.next_slot <= now + timedelta(hours=1)
     soon = now.replace(microsecond=0)
     assert world.store.schedules.save(after.evolve(next_slot=soon, recovery_time=soon))
-    world.store.processes.finish(after.last_process or "", 0, "null")
+    single.finish_process(world.store, after.last_process or "", 0, "null")
     scan(world)
     assert outcomes(world) == ["missed", "started", "started"]
 
@@ -379,7 +380,7 @@ def test_a_scanner_of_another_application_starts_what_was_told(world: World) -> 
     assert due_now.keyed is not None
     untold = due_now.evolve(keyed=None)
     assert world.store.schedules.save(untold)
-    assert ScheduleScanner(world.app.resources, world.app.applier).run_once().looked_at == 0
+    assert ScheduleScanner(world.app.resources, world.app.outbox).run_once().looked_at == 0
     assert look_at(world.app.resources, get(world)) is None
     scan(world)
     assert outcomes(world) == ["started"]
@@ -577,7 +578,7 @@ def test_one_that_nobody_can_work_with_holds_up_no_other(world: World, spoilt: d
 def test_a_database_that_is_away_cuts_the_scan_off_and_the_next_goes_on(world: World) -> None:
     make(world)
     with patch.object(occurrences, "start_process", side_effect=ServerUnavailable("not confirmed")):
-        result = ScheduleScanner(world.app.resources, world.app.applier, Keys(world.app.actors)).run_once()
+        result = ScheduleScanner(world.app.resources, world.app.outbox, Keys(world.app.actors)).run_once()
     assert result.error is not None and "not confirmed" in result.error
     scan(world)
     assert outcomes(world) == ["started"]

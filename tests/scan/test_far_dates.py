@@ -136,7 +136,7 @@ def test_a_schedule_at_an_end_of_the_calendar(
         for arguments in (["next", name], ["next", name, "--json"], ["list"], ["show", name], ["show", name, "--json"]):
             done = CliRunner().invoke(command, ["schedule", *arguments])
             assert done.exit_code == 0 and f"{at:%Y-%m-%d}" in done.output, (arguments, done.exception, done.output)
-    assert ScheduleScanner(world.app.resources, world.app.applier, Keys(world.app.actors)).run_once().error is None
+    assert ScheduleScanner(world.app.resources, world.app.outbox, Keys(world.app.actors)).run_once().error is None
     assert "can't be processed" not in caplog.text
 
 

@@ -32,6 +32,7 @@ from recovery.scan import GraphScanner, Scanner
 from recovery.settings import Settings
 from recovery.store import Finished
 from tests.scan.making import DAY, after_find, scanner
+from tests.store import single
 from tests.store.writing import is_about, put
 from tests.world import World, check_quiet
 
@@ -136,7 +137,7 @@ def test_finish_not_recorded(world: World, name: str) -> None:
     outcome = Outcome(pass_key="k", value='"done"')
     world.store.database["decisions"].delete_many({})
     put(world.store, Decision(id=f"{process_id}/start", actor="order", state=DecisionState.FINISHED, outcome=outcome))
-    world.store.graphs.apply(process_id, 0, [Finished("start", {}, ())])
+    single.apply(world.store, process_id, 0, [Finished("start", {}, ())])
     make_old(world)
     found_by(scanner(world, name), Rule.FINISH_NOT_RECORDED)
     assert world.app.result(process_id, timeout=0) == "done"
@@ -227,7 +228,7 @@ def test_one_that_cant_be_repaired_holds_up_no_other(world: World, name: str, od
     outcome = Outcome(pass_key="k", value='"done"')
     world.store.database["decisions"].delete_many({"_id": {"$ne": "0/start"}})
     put(world.store, Decision(id=f"{process_id}/start", actor="order", state=DecisionState.FINISHED, outcome=outcome))
-    world.store.graphs.apply(process_id, 0, [Finished("start", {}, ())])
+    single.apply(world.store, process_id, 0, [Finished("start", {}, ())])
     make_old(world)
     found_by(scanner(world, name), Rule.FINISH_NOT_RECORDED)
     assert world.app.result(process_id, timeout=0) == "done"
@@ -285,7 +286,7 @@ def slow_to_read(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def scanned(world: World, process_id: str) -> list[Rule]:
-    graphs = GraphScanner(world.app.resources, world.app.applier)
+    graphs = GraphScanner(world.app.resources, world.app.outbox)
     diagnosis = graphs.judge(graphs.read([process_id]))
     around = diagnosis.around
     assert around.now - around.read_at > timedelta(minutes=59), "no time has passed: nothing was tried"
@@ -297,7 +298,7 @@ def checked(world: World, process_id: str) -> list[Rule]:
 
 
 def repaired_by_an_operation(world: World, process_id: str) -> list[Rule]:
-    repairs = kind_of(OperationKind.REPAIR, world.app.resources, world.app.applier)
+    repairs = kind_of(OperationKind.REPAIR, world.app.resources, world.app.outbox)
     planned = OperationResult(id=result_id(1, process_id), operation=1, process=process_id)
     (ended,) = repairs.apply(Operation(id=1, kind=OperationKind.REPAIR), [planned])
     return [Rule(name) for name in ended.repaired]

@@ -77,7 +77,7 @@ def test_who_may_not_judge_does_not(world: World) -> None:
     """Silence proves nothing while the database was away for all."""
     claimed(world)
     worker(world, "w", silent=True)
-    one = WorkerScanner(world.app.resources, world.app.applier, dict)
+    one = WorkerScanner(world.app.resources, world.app.outbox, dict)
     assert one.run_once().looked_at == 0
     assert states(world) == ["working"]
 
@@ -134,7 +134,7 @@ def test_one_process_of_a_worker(world: World) -> None:
     """A pool child that died: its parent rescues what it held, and no more."""
     claimed(world, count=3)
     world.store.database["decisions"].update_one({"_id": start_of(1)}, {"$set": {"worker": "w#77"}})
-    repairer = Repairer(world.app.resources, world.app.applier)
+    repairer = Repairer(world.app.resources, world.app.outbox)
     assert rescue(world.app.resources, repairer, ["w#7"]) == {Rule.WORKER_LOST: 2}
     assert states(world) == ["queued", "queued", "working"]
 

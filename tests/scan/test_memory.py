@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from recovery.engine import Applier, Resources
+from recovery.engine import Outbox, Resources
 from recovery.records import Child, Decision, DecisionState, Graph, Outcome, Process, Record, Task
 from recovery.records.ids import new_process_id
 from recovery.rules import Rule
@@ -66,8 +66,8 @@ def large(world: World) -> Settings:
 def scan(settings: Settings) -> Iterator[Sequence[dict[Rule, int]]]:
     """One scan of each kind, as the parent of a worker makes it; what they repaired."""
     resources = Resources.connect(settings)
-    applier = Applier(resources)
-    scanners = [kind(resources, applier) for kind in (DecisionScanner, GraphScanner, ProcessScanner)]
+    outbox = Outbox(resources)
+    scanners = [kind(resources, outbox) for kind in (DecisionScanner, GraphScanner, ProcessScanner)]
     resources.store.now()
     yield []
     yield [dict(scanner.run_once(60.0).repaired) for scanner in scanners]

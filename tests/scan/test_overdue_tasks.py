@@ -67,7 +67,7 @@ def test_what_falls_overdue_in_a_storm_does_not_wait_for_its_end(emptied: Settin
     )
     put(world.store, late)
     register(world, [late])
-    one = DecisionScanner(world.app.resources, world.app.applier)
+    one = DecisionScanner(world.app.resources, world.app.outbox)
     one.page, find, pages = 3, one.find, list[list[str]]()
 
     def noted(limit: int) -> Page[Decision]:
@@ -89,7 +89,7 @@ def test_a_scanner_ends_its_run_when_others_have_requeued_its_page(world: World)
     """They go on with the rest. It would only be in their way."""
     made = overdue(world, WORKING, 9)
     world.tell()
-    one, other = (DecisionScanner(world.app.resources, world.app.applier) for _ in range(2))
+    one, other = (DecisionScanner(world.app.resources, world.app.outbox) for _ in range(2))
     one.page = 3
     after_find(one, lambda: world.store.requeues.timed_out([decision.id for decision in made[:3]], "others"))
     result = one.run_once()
@@ -101,7 +101,7 @@ def test_tasks_that_wait_for_their_turn_end_no_run(world: World) -> None:
     """The actor's pace has postponed a whole page; nobody else is at work."""
     world.app.resources.store.actors.save([ActorPreferences(id="add", requeue_rate=0.001)])
     overdue(world, WORKING, 9)
-    one = DecisionScanner(world.app.resources, world.app.applier)
+    one = DecisionScanner(world.app.resources, world.app.outbox)
     one.page = 3
     world.store.preferences.invalidate()
     result = one.run_once()
@@ -117,7 +117,7 @@ def test_ten_at_once_requeue_each_once(emptied: Settings) -> None:
     barrier = Barrier(10)
 
     def scan(_: int) -> int:
-        one = DecisionScanner(world.app.resources, world.app.applier)
+        one = DecisionScanner(world.app.resources, world.app.outbox)
         one.page = 150
         barrier.wait()
         result = one.run_once()

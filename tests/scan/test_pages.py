@@ -31,7 +31,7 @@ class Reader:
         self.app = Recovery(settings)
         self.store = self.app.resources.store
         layout.create(self.store.database)
-        self.scanner = DecisionScanner(self.app.resources, self.app.applier)
+        self.scanner = DecisionScanner(self.app.resources, self.app.outbox)
         self.scanner.page = SIZE
 
     def overdue(self, *names: str, seconds: float) -> None:

@@ -29,7 +29,7 @@ class Counting(Scanner[int]):
     page = 3
 
     def __init__(self, world: World, pages: Sequence[Sequence[int]]) -> None:
-        super().__init__(world.app.resources, world.app.applier)
+        super().__init__(world.app.resources, world.app.outbox)
         self.pages, self.settled = list(pages), list[int]()
 
     def find(self, limit: int) -> Page[int]:

@@ -52,7 +52,7 @@ def test_a_queued_one_is_damaged_and_never_requeued(world: World, key: str, over
     ))  # fmt: skip
     for _ in range(2):
         polled_and_empty(world.store, "order")
-        result = DecisionScanner(world.app.resources, world.app.applier).run_once()
+        result = DecisionScanner(world.app.resources, world.app.outbox).run_once()
         assert result.error is None and result.repaired[Rule.MESSAGE_LOST] == 0
     assert get(world.store, key).pass_key == pushed and not world.redis.exists("order")
     moved = get(world.store, key).recovery_time

@@ -179,23 +179,13 @@ class Memory:
 def _accepted(step: str, args: tuple[Any, ...], result: Any) -> list[tuple[Any, Any]]:
     """Return the decisions whose result the store accepted in this step, each with its outcome."""
     if step == "Decisions.finish":
-        return [args[:2]] if result else []
-    if step == "Decisions.finish_and_claim":
-        return [args[:2]] if result[0] else []
-    if step == "DecisionBatches.finish":
-        return [(decision, outcome) for decision, outcome in args[0] if decision.id in result]
+        return [(decision, decision.outcome) for decision in args[0] if decision.id in result]
     return []
 
 
 def _claimed(step: str, result: Any) -> list[Any]:
     """Return the decisions that this step claimed."""
-    if step == "DecisionBatches.claim":
-        return list(result)
-    if step == "Decisions.finish_and_claim":
-        result = result[1]
-    elif step not in ("Decisions.claim", "Decisions.claim_ready"):
-        return []
-    return [] if result is None else [result]
+    return list(result) if step in ("Decisions.claim", "Decisions.claim_ready") else []
 
 
 def live(found: Documents) -> list[str]:

@@ -22,16 +22,16 @@ from pymongo import WriteConcern
 from pymongo.errors import PyMongoError
 
 from recovery import Recovery, Settings, heartbeat
-from recovery.engine import Applier, Batches, Resources, Slot
+from recovery.engine import Outbox, Resources, Slot
 from recovery.engine.actors.context import current
 from recovery.engine.operators.abort import abort_process
 from recovery.engine.operators.redo import redo_process
 from recovery.engine.operators.restart import restart_process, restart_selected
-from recovery.engine.run import batches, hand
-from recovery.engine.run import slot as attempt
-from recovery.engine.run.batches import Hints
+from recovery.engine.run import hand, slot
+from recovery.engine.run.batch import Batch
 from recovery.engine.run.hand import Hand, Relieve, Watch
 from recovery.engine.run.pace import Pace
+from recovery.engine.run.slot import Hints, Intake
 from recovery.errors import BrokerError, StoreError
 from recovery.queue import Kept, MessageId, parse_id
 from recovery.records import Worker
@@ -58,25 +58,25 @@ LONGEST = 40 * MESSAGE
 PROCESS, COUNTED, BROKEN_LATE = TYPES = ("run", "counted", "broken_late")
 """Process types: without a time-out, with one that is counted, and one that breaks the process."""
 
-SCANNERS: dict[str, Callable[[Resources, Applier], Scanner[Any]]] = {
+SCANNERS: dict[str, Callable[[Resources, Outbox], Scanner[Any]]] = {
     "decisions": DecisionScanner,
     "graphs": GraphScanner,
     "processes": ProcessScanner,
-    "workers": lambda resources, applier: WorkerScanner(resources, applier, silent_workers(resources)),
+    "workers": lambda resources, outbox: WorkerScanner(resources, outbox, silent_workers(resources)),
 }
 
 
 AWAY = "the host is away"
-WAITS = "Applier.flush"
+WAITS = "Outbox.flush"
 """Where a step stands that waits for another."""
 
 
-class Still(Applier):
-    """An applier whose background threads the test is: it calls `flush`, one step of a process at a time."""
+class Still(Outbox):
+    """An outbox whose background threads the test is: it calls `flush`, one step of a process at a time."""
 
     def flush(self) -> None:
         # By a step of the same process that pauses: so does this one.
-        while self._flushing.locked() or self._at_beside.locked():
+        while self._applying.locked():
             pause(WAITS)
         super().flush()
 
@@ -110,10 +110,10 @@ class Member:
 
     def __init__(self, settings: Settings, app: Recovery, worker_id: str, hints: Hints) -> None:
         self.resources = Resources.connect(settings)
-        self.applier = Still(self.resources)
+        self.outbox = Still(self.resources)
         self.watch = StillWatch()
-        together = Batches(self.resources, self.applier, hints, self.watch)
-        self.slot = Slot(self.resources, self.applier, app.actors, holder(worker_id, 1), Mortal(), together)
+        intake = Intake(hints, Pace(self.resources.settings.batch_size), self.watch)
+        self.slot = Slot(self.resources, self.outbox, app.actors, holder(worker_id, 1), Mortal(), intake)
         self.worker = Worker(id=worker_id, name=worker_id, host="here", pid=1, pid_started=1, queues=tuple(app.actors))
         self.taken: dict[str, datetime | None] = dict.fromkeys(app.actors)
 
@@ -226,19 +226,19 @@ class Cluster:
 
     def scan(self, member: Member, name: str, page: int) -> str | None:
         """One run of a scanner; the connection that it lost, if one."""
-        scanner = SCANNERS[name](member.resources, member.applier)
+        scanner = SCANNERS[name](member.resources, member.outbox)
         scanner.page = page
         return scanner.run_once().error
 
     def rescue(self, member: Member, lost: str) -> None:
         """A worker is seen to be gone."""
-        rescue(member.resources, Repairer(member.resources, member.applier), [lost])
+        rescue(member.resources, Repairer(member.resources, member.outbox), [lost])
 
     def bring_to_end(self, member: Member) -> None:
         """Everything that can be done now, without a fault."""
         while message := self.take(member):
             self.run(member, message)
-        member.applier.flush()
+        member.outbox.flush()
         self.beat(member)
         for name in SCANNERS:
             error = self.scan(member, name, 1000)
@@ -324,7 +324,7 @@ def held_still(told: Told | None = None) -> Iterator[list[str]]:
     breaker, which goes by a clock that nobody stops. So does the time in which settings have to be read: a
     machine that stands still for seconds is no fault that was planned.
     """
-    tries = itertools.count(step=7)
+    tries, room = itertools.count(step=7), Batch._room_alone
     reported, logger = _Reported(), logging.getLogger("recovery")
     level, propagates = logger.level, logger.propagate
     with ExitStack() as still:
@@ -336,14 +336,14 @@ def held_still(told: Told | None = None) -> Iterator[list[str]]:
         still.enter_context(patch("recovery.store.lifecycle.preferences.ANSWER_TIMEOUT", 60.0))
         never = CircuitBreaker("never open", failures=10**9)
         still.enter_context(patch("recovery.engine.outages.breaker", lambda _: never))
-        still.enter_context(patch.object(attempt, "CONTINUE_FOR", 1e9))
-        still.enter_context(patch.object(batches, "GO_ON_FOR", 1e9))
+        still.enter_context(patch.object(Batch, "_room_alone", lambda *of: Batched.on_the_spot and room(*of)))
+        still.enter_context(patch.object(slot, "GO_ON_FOR", 1e9))
         still.enter_context(patch.object(hand, "LONGEST", 1e9))
         still.enter_context(patch.object(hand, "SLOW", -1.0))
         still.enter_context(patch.object(Pace, "room", lambda *_: Batched.size))
         still.enter_context(patch.object(Pace, "is_short", lambda *_: Batched.size > 1 or Batched.goes_on))
         still.enter_context(patch.object(Pace, "fits", lambda *_: Batched.size if Batched.size > 1 else 0))
-        Batched.size, Batched.goes_on = 1, False
+        Batched.on_the_spot, Batched.size, Batched.goes_on = True, 1, False
         logger.addHandler(reported)
         logger.setLevel(logging.ERROR)
         logger.propagate = False
@@ -358,18 +358,18 @@ def held_still(told: Told | None = None) -> Iterator[list[str]]:
 class Batched:
     """How many tasks a slot takes at once, and whether it goes on with others one by one."""
 
+    on_the_spot = True
     size = 1
     goes_on = False
 
 
-def go_on(on_the_spot: bool, batch: int = 1, *, by_itself: bool = False) -> None:
+def go_on(on_the_spot: bool, size: int = 1, *, by_itself: bool = False) -> None:
     """Whether whoever ends a task runs what became ready by it, for as long as there is any; else nothing of it. Of how
-    many tasks a `batch` is. And whether a slot takes what else is queued `by_itself`, one by one; batches are always.
+    many tasks a batch is. And whether a slot takes what else is queued `by_itself`, one by one; batches are always.
 
     From now on and until `held_still` ends.
     """
-    attempt.CONTINUE_FOR = 1e9 if on_the_spot else -1.0
-    Batched.size, Batched.goes_on = batch, by_itself
+    Batched.on_the_spot, Batched.size, Batched.goes_on = on_the_spot, size, by_itself
 
 
 def work(cluster: Cluster) -> None:
@@ -378,4 +378,4 @@ def work(cluster: Cluster) -> None:
     message = cluster.take(member)
     assert message is not None
     cluster.run(member, message)
-    member.applier.flush()
+    member.outbox.flush()

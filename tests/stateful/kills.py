@@ -57,7 +57,7 @@ def kill_again_and_again(cluster: Cluster, seed: int) -> int:
     """Kill whoever brings processes on, restarts what failed or aborts, and check what is left; how many were killed.
     A survivor ends it."""
     chance, memory, killed = random.Random(seed), checks.Memory(), 0
-    go_on(on_the_spot=chance.random() < 0.5, batch=chance.choice([1, 2, 3]), by_itself=chance.random() < 0.5)
+    go_on(on_the_spot=chance.random() < 0.5, size=chance.choice([1, 2, 3]), by_itself=chance.random() < 0.5)
     ids = {custom_id: cluster.start(program, custom_id) for custom_id, program in PROGRAMS.items()}
     memory.excused.update(ids.values())  # nobody tells what those did who were killed
     for life in range(LIVES):

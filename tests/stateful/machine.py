@@ -37,12 +37,9 @@ AT_APPLIES = (
     ),
     *("Graphs.fail", "Interruptions.add", "Processes.break_"),
 )
-AT_BATCHES = ("DecisionBatches.claim", "DecisionBatches.finish", "Graphs.complete_alone", "ProcessBatches.finish")
-AT_SEVERAL = ("GraphBatches.apply", "DecisionBatches.claim_ready")
+AT_BATCHES = ("Decisions.claim", "Decisions.finish", "Graphs.apply", "Processes.finish")
 AT_WORK = (
-    *AT_BATCHES,
-    *AT_SEVERAL,
-    *("Decisions.claim", "Actor.body", "Decisions.finish", "Decisions.finish_and_claim", "Decisions.claim_ready"),
+    *("Decisions.claim", "Actor.body", "Decisions.finish", "Decisions.claim_ready"),
     *("Pipeline.execute", "Requeues.requeue_unrun", *AT_APPLIES),
 )
 AT_SCANS = (
@@ -68,8 +65,7 @@ AT_COMMANDS = (
 """Steps after which the records say something else, by who takes them: faults there tell most."""
 BULKS = (
     *AT_BATCHES,
-    *AT_SEVERAL,
-    "Decisions.finish_and_claim",
+    "Decisions.claim_ready",
     "Aborts.end_decisions",
     "Tasks.insert",
     "Decisions.insert",
@@ -224,7 +220,7 @@ class Protocol(RuleBasedStateMachine):
         member = self.members[who]
 
         def look_after() -> None:
-            member.applier.flush()
+            member.outbox.flush()
             self.cluster.beat(member)
 
         self._begin(who, Plan(*faults), look_after)

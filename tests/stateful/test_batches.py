@@ -14,13 +14,13 @@ from recovery.engine.run.trying import Result
 from recovery.errors import StoreRefused, StoreUnavailable
 from recovery.records import Outcome, to_document
 from recovery.records.ids import new_pass
-from recovery.store.lifecycle.decision_batches import DecisionBatches
+from recovery.store.lifecycle.decisions import Decisions
 from recovery.store.lifecycle.requeues import Requeues
 from tests.faults import Course, Died, Fault, Kind, Plan
 from tests.faults.plan import DEATHS
 from tests.stateful.cluster import WORK, Cluster, Member, go_on, work
 from tests.stateful.kills import node
-from tests.stateful.machine import AT_BATCHES, AT_SEVERAL
+from tests.stateful.machine import AT_BATCHES
 from tests.stateful.programs import HOLDER_ONLY
 from tests.stateful.rest import bring_to_rest
 
@@ -35,7 +35,7 @@ KINDS = [
 
 def ready(cluster: Cluster) -> dict[str, Any]:
     """The leaves are queued, and so are processes of one task, {custom id: program}."""
-    go_on(on_the_spot=False, batch=LEAVES + 1)
+    go_on(on_the_spot=False, size=LEAVES + 1)
     programs = {"fan-out": FAN_OUT}
     cluster.start(FAN_OUT, "fan-out")
     work(cluster)
@@ -44,7 +44,7 @@ def ready(cluster: Cluster) -> dict[str, Any]:
 
 def alone(cluster: Cluster) -> dict[str, Any]:
     """Processes of one task are queued."""
-    go_on(on_the_spot=False, batch=LEAVES)
+    go_on(on_the_spot=False, size=LEAVES)
     programs = {f"alone {number}": node(number) for number in range(LEAVES + 1)}
     for custom_id, program in programs.items():
         cluster.start(program, custom_id)
@@ -69,7 +69,7 @@ SHAPES = {
 
 def several(cluster: Cluster) -> dict[str, Any]:
     """The starts of processes of several tasks are queued."""
-    go_on(on_the_spot=False, batch=len(SHAPES))
+    go_on(on_the_spot=False, size=len(SHAPES))
     for custom_id, program in SHAPES.items():
         cluster.start(program, custom_id)
     return SHAPES
@@ -89,11 +89,11 @@ def states(cluster: Cluster, actor: str = "any_attempt") -> list[str]:
 
 
 OF_SEVERAL = (
-    *("DecisionBatches.claim", "DecisionBatches.finish", "Tasks.insert", "Decisions.insert", *AT_SEVERAL),
-    *("Requeues.enqueue_ready", "ProcessBatches.finish"),
+    *("Decisions.claim", "Decisions.finish", "Tasks.insert", "Decisions.insert", "Graphs.apply"),
+    *("Decisions.claim_ready", "Requeues.enqueue_ready", "Processes.finish"),
 )
 OF_ONE = ("Decisions.claim", "Decisions.finish", "Graphs.apply")
-OF_ONE_PROCESS = ("DecisionBatches.claim", "DecisionBatches.finish", "Graphs.apply", "Decisions.clear_deadlines")
+OF_ONE_PROCESS = ("Decisions.claim", "Decisions.finish", "Graphs.apply", "Decisions.clear_deadlines")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -107,7 +107,7 @@ OF_ONE_PROCESS = ("DecisionBatches.claim", "DecisionBatches.finish", "Graphs.app
     ],
 )
 def test_it_is_cut_off(cluster: Cluster, step: str, kind: Kind, begin: Any) -> None:
-    _is_cut_off(cluster, begin, Fault(kind, 1 if begin is one_by_one or step == "Graphs.apply" else 0, step))
+    _is_cut_off(cluster, begin, Fault(kind, 1 if begin is one_by_one else 0, step))
 
 
 @pytest.mark.parametrize("kind", [kind for kind in DEATHS if kind is not Kind.DIES_HALF])
@@ -124,7 +124,7 @@ def _is_cut_off(cluster: Cluster, begin: Any, fault: Fault) -> None:
 
     def run() -> None:
         cluster.run(member, message)
-        member.applier.flush()
+        member.outbox.flush()
 
     course = Course(run, plan)
     assert course.go()
@@ -156,7 +156,7 @@ def test_what_waits_for_a_slow_task_goes_back_and_what_has_ended_is_written(clus
 def test_another_attempt_overtakes_one_of_a_batch(cluster: Cluster) -> None:
     """Its result is stale; those of the others are taken."""
     programs = ready(cluster)
-    slot = batch(cluster, cluster.member(), Fault(Kind.PAUSE, 0, "DecisionBatches.finish"))
+    slot = batch(cluster, cluster.member(), Fault(Kind.PAUSE, 0, "Decisions.finish"))
     assert not slot.over
     ids = [one["_id"] for one in cluster.database["decisions"].find({"state": "working"}).sort("_id", 1)]
     cluster.database["decisions"].update_one({"_id": ids[1]}, [{"$set": {"recoveryTime": {"$subtract": ["$$NOW", 1]}}}])
@@ -175,19 +175,18 @@ def test_another_attempt_overtakes_one_of_a_batch(cluster: Cluster) -> None:
 def test_of_two_messages_of_a_task_each_is_looked_at_by_itself(cluster: Cluster) -> None:
     """One of them is stale. The others are claimed together all the same, and the first is told what came of it."""
     programs, member = alone(cluster), cluster.member()
-    batches, run = member.slot._batches, cluster.app.actors["run"]
-    assert batches is not None
+    run = cluster.app.actors["run"]
     first, *others = cluster.hints("run", LEAVES + 1)
     stale, claims = replace(first, pass_key=new_pass()), list[int]()
-    real = DecisionBatches.claim
+    real = Decisions.claim
 
     def claim(self: Any, actor: str, passes: Any, *rest: Any) -> Any:
         claims.append(len(passes))
         return real(self, actor, passes, *rest)
 
-    with patch.object(DecisionBatches, "claim", claim):
-        came_of = batches._run(member.slot, run, [first, *others, stale], float("inf"))
-    assert claims == [LEAVES]
+    with patch.object(Decisions, "claim", claim):
+        came_of = member.slot._run(run, [first, *others, stale], float("inf"))
+    assert claims == [LEAVES, 1, 1]
     assert (came_of[first], came_of[stale]) == (Result.FINISHED, Result.STALE_MESSAGE)
     assert {came_of[one] for one in others} == {Result.FINISHED}
     bring_to_rest(cluster, programs)
@@ -226,11 +225,11 @@ def test_a_batch_whose_deadline_is_past_counts_none_either(cluster: Cluster) -> 
 
 
 def test_results_that_only_their_holders_may_bring(cluster: Cluster) -> None:
-    go_on(on_the_spot=False, batch=LEAVES + 1)
+    go_on(on_the_spot=False, size=LEAVES + 1)
     program = node(1, *([node(number, actor=HOLDER_ONLY), []] for number in range(2, 2 + LEAVES)))
     cluster.start(program, "strict")
     work(cluster)
-    slot = batch(cluster, cluster.member(), Fault(Kind.PAUSE, 0, "DecisionBatches.finish"))
+    slot = batch(cluster, cluster.member(), Fault(Kind.PAUSE, 0, "Decisions.finish"))
     assert not slot.over
     cluster.passing.pass_by(WORK + 1)
     assert cluster.scan(cluster.member(), "decisions", 100) is None
@@ -243,7 +242,7 @@ def test_a_result_that_is_not_taken_is_told_and_counted_as_such(cluster: Cluster
     """Of processes of one task: what is not taken is no process's result."""
     programs = alone(cluster)
     member = cluster.member()
-    slot = batch(cluster, member, Fault(Kind.PAUSE, 0, "DecisionBatches.finish"))
+    slot = batch(cluster, member, Fault(Kind.PAUSE, 0, "Decisions.finish"))
     assert not slot.over
     (first, *_) = ids = [one["_id"] for one in cluster.database["decisions"].find({"state": "working"}).sort("_id", 1)]
     cluster.passing.pass_by(WORK + 1)
@@ -254,6 +253,7 @@ def test_a_result_that_is_not_taken_is_told_and_counted_as_such(cluster: Cluster
     stale = metrics.STALE.labels("result")
     before = stale._value.get()
     slot.finish()
+    member.outbox.flush()
     assert stale._value.get() - before == 1
     process = cluster.database["processes"].find_one({"_id": first.partition("/")[0]})
     assert process is not None and process["state"] == "running", "whoever had it taken ends it"
@@ -266,13 +266,13 @@ def test_a_result_that_is_not_taken_is_told_and_counted_as_such(cluster: Cluster
 def test_a_process_is_not_ended_whose_graph_says_that_more_is_to_be_done(cluster: Cluster, change: Any) -> None:
     alone(cluster)
     member = cluster.member()
-    slot = batch(cluster, member, Fault(Kind.PAUSE, 0, "Graphs.complete_alone"))
+    slot = batch(cluster, member, Fault(Kind.PAUSE, 0, "Graphs.apply"))
     assert not slot.over
     finished = [one["_id"] for one in cluster.database["decisions"].find({"state": "finished"}).sort("_id", 1)]
     spoilt = finished[-1].partition("/")[0]
     cluster.database["graphs"].update_one({"_id": spoilt}, {"$set": change})
     slot.finish()
-    member.applier.flush()
+    member.outbox.flush()
     states = {one["_id"]: one["state"] for one in cluster.database["processes"].find()}
     assert states.pop(spoilt) == "running"
     assert set(states.values()) == {"finished"}
@@ -295,7 +295,7 @@ def test_an_error_of_one_is_none_of_the_others(
     programs, member = begin(cluster), cluster.member()
     if begin is one_by_one:
         others = ["finished"] * 2 + ["queued"]  # what comes next is Celery's
-    real, ran = member.slot.trying.run, list[str]()
+    real, ran = member.slot._place.trying.run, list[str]()
 
     def run(actor: Any, here: Any, *rest: Any) -> Any:
         ran.append(here.decision.id)
@@ -303,7 +303,7 @@ def test_an_error_of_one_is_none_of_the_others(
             raise error
         return real(actor, here, *rest)
 
-    with patch.object(member.slot.trying, "run", run):
+    with patch.object(member.slot._place.trying, "run", run):
         slot = batch(cluster, member)
     assert slot.over
     assert slot.error is (error if isinstance(error, StoreUnavailable) else None)
@@ -322,11 +322,9 @@ def test_what_was_claimed_for_a_decision_that_cannot_be_applied_then_is_given_ba
     for custom_id, program in programs.items():
         cluster.start(program, custom_id)
     member, claimed = cluster.member(), list[str]()
-    batches = member.slot._batches
-    assert batches is not None
-    batches._pace.note("any_attempt", 0.0001)
-    batches._pace.note("run", 0.0001)
-    go_on(on_the_spot=False, batch=LEAVES)
+    for actor in ("any_attempt", "run"):
+        member.slot._intake.pace.note(actor, 0.0001)
+    go_on(on_the_spot=False, size=LEAVES)
 
     def refuses(*_: Any) -> Any:
         working = cluster.database["decisions"].find({"actor": "any_attempt", "state": "working"})
@@ -335,7 +333,7 @@ def test_what_was_claimed_for_a_decision_that_cannot_be_applied_then_is_given_ba
 
     hints = cluster.hints("run", 2)
     with patch.object(Requeues, "enqueue_ready", refuses), pytest.raises(StoreUnavailable):
-        batches._run(member.slot, cluster.app.actors["run"], hints, float("inf"))
+        member.slot._run(cluster.app.actors["run"], hints, float("inf"))
     assert claimed
     states = {one["_id"]: one["state"] for one in cluster.database["decisions"].find({"_id": {"$in": claimed}})}
     assert set(states.values()) == {"queued"}

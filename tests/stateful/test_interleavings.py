@@ -21,9 +21,12 @@ CUSTOM_ID = "the order"
 
 def begun(work: Callable[[], Any], *at: str) -> Course:
     """A step that has come to the first of these places: 'before Decisions.finish', 'after Requeues.timed_out', 'amid
-    Decisions.finish_and_claim'."""
+    Tasks.insert'; behind it how many times it is passed before."""
     kinds = {"before": Kind.PAUSE, "after": Kind.PAUSE_AFTER, "amid": Kind.PAUSE_HALF}
-    faults = [Fault(kinds[when], 0, step) for when, step in (place.split() for place in at)]
+    faults = []
+    for place in at:
+        when, step, *skipped = place.split()
+        faults.append(Fault(kinds[when], int(skipped[0]) if skipped else 0, step))
     course = Course(work, Plan(*faults))
     assert not course.go(), f"it ended, and did not come to {at}: {course.error!r}"
     return course
@@ -40,7 +43,7 @@ def working(cluster: Cluster, *at: str, member: Member | None = None) -> Course:
 def scan(cluster: Cluster, page: int = 100) -> ScanResult:
     """One run of a Decision scanner of its own."""
     member = cluster.member()
-    scanner = DecisionScanner(member.resources, member.applier)
+    scanner = DecisionScanner(member.resources, member.outbox)
     scanner.page = page
     result = scanner.run_once()
     assert result.error is None
@@ -180,7 +183,7 @@ def test_a_task_is_claimed_on_the_spot_and_enqueued(cluster: Cluster, stops: str
 
 
 def chain(first: str, then: str) -> Any:
-    """The second task waits for the first alone: whoever has scheduled both ends one and claims the other in one."""
+    """The second task waits for the first alone: whoever ends the one claims the other."""
     return node(1, [node(2, actor=first), []], [node(3, actor=then), [0]])
 
 
@@ -190,7 +193,7 @@ def test_a_step_is_requeued_before_it_is_finished_and_its_successor_claimed(
 ) -> None:
     """Who was frozen there claims the successor if its own result is taken, and else leaves it alone."""
     program = start(cluster, chain(first, then))
-    worker = working(cluster, "before Decisions.finish_and_claim")
+    worker = working(cluster, "before Decisions.finish 1")
     cluster.passing.pass_by(WORK + 1)
     scan(cluster)
     other = working(cluster, "before Decisions.finish")
@@ -201,21 +204,18 @@ def test_a_step_is_requeued_before_it_is_finished_and_its_successor_claimed(
     assert decision(cluster, then)["attempts"] == 1
 
 
-@pytest.mark.parametrize("kind", [Kind.HALF, Kind.DIES_HALF])
+@pytest.mark.parametrize("kind", [Kind.BEFORE, Kind.DIES])
 def test_a_finish_lands_and_the_claim_that_goes_with_it_does_not(cluster: Cluster, kind: Kind) -> None:
-    """Whoever asked is told of neither, or is gone: the result counts, and the successor runs once."""
+    """Whoever asked does not know of it, or is gone: the result counts, and the successor runs once."""
     program = start(cluster, chain(ANY_ATTEMPT, HOLDER_ONLY))
     member = cluster.member()
     message = cluster.take(member)
     assert message is not None
-    faults = Plan(Fault(kind, 0, "Decisions.finish_and_claim"), Fault(Kind.PAUSE, 1, "Decisions.finish"))
-    worker = Course(lambda: cluster.run(member, message), faults)
-    dies = worker.go()
-    assert (dies, isinstance(worker.error, Died)) == ((kind is Kind.DIES_HALF,) * 2)
+    worker = Course(lambda: cluster.run(member, message), Plan(Fault(kind, 1, "Decisions.claim_ready")))
+    assert worker.go()
+    assert isinstance(worker.error, Died) == (kind is Kind.DIES)
     first, then = decision(cluster, ANY_ATTEMPT), decision(cluster, HOLDER_ONLY)
     assert (first["state"], then["state"]) == ("finished", "waiting")
-    if not dies:
-        worker.finish()  # it asks again, and is told that its result was taken
     ends_right(cluster, program)
     accepted = decision(cluster, ANY_ATTEMPT)["outcome"]
     assert (accepted["pass"], accepted["value"]) == (first["outcome"]["pass"], first["outcome"]["value"])
@@ -225,7 +225,7 @@ def test_a_finish_lands_and_the_claim_that_goes_with_it_does_not(cluster: Cluste
 def test_a_scanner_enqueues_the_successor_between_a_finish_and_its_claim(cluster: Cluster) -> None:
     """The claim finds it queued and leaves it alone; its message brings the one attempt."""
     program = start(cluster, chain(ANY_ATTEMPT, HOLDER_ONLY))
-    worker = working(cluster, "amid Decisions.finish_and_claim")
+    worker = working(cluster, "before Decisions.claim_ready 1")
     cluster.passing.pass_by(APPLY + 1)
     scan(cluster)
     queued = decision(cluster, HOLDER_ONLY)
@@ -238,7 +238,7 @@ def test_a_scanner_enqueues_the_successor_between_a_finish_and_its_claim(cluster
 
 def test_a_successor_is_requeued_while_its_holder_thinks_it_has_it(cluster: Cluster) -> None:
     program = start(cluster, chain(ANY_ATTEMPT, HOLDER_ONLY))
-    worker = working(cluster, "after Decisions.finish_and_claim")
+    worker = working(cluster, "after Decisions.claim_ready 1")
     cluster.passing.pass_by(WORK + 1)
     assert scan(cluster).repaired[Rule.WORK_TIMEOUT] == 1
     requeued = decision(cluster, HOLDER_ONLY)
@@ -260,7 +260,7 @@ def test_a_worker_applies_what_it_put_off_while_a_scanner_repairs_that(cluster: 
     third = Plan(Fault(Kind.PAUSE, 2, "Actor.body"))
     worker = Course(lambda: cluster.run(member, message), third)
     assert not worker.go(), "it runs the last of the three"
-    flush = begun(member.applier.flush, "before Graphs.apply")
+    flush = begun(member.outbox.flush, "before Graphs.apply")
     cluster.passing.pass_by(APPLY + 1)
     repair = begun(lambda: scan(cluster), "before Graphs.apply")
     steps = [flush, repair] if first == "the worker" else [repair, flush]

@@ -25,6 +25,7 @@ from recovery.store.concerns import current, overridden
 from recovery.store.parts import Part
 from recovery.store.views.lifeline_queries import Claim
 from tests.faults import layer
+from tests.store import single
 from tests.world import World
 
 ACKNOWLEDGED, RESTORABLE = {"w": "majority", "j": True}, {"w": 1}
@@ -121,8 +122,8 @@ def live(world: World) -> None:
         app.result(broken, timeout=5)
     assert world.pop(["hang"]) is not None
     (lost,) = store.database["decisions"].find({"actor": "hang"})
-    assert store.decisions.claim("hang", lost["_id"], lost["pass"], "gone#1", 0.001)
-    assert DecisionScanner(app.resources, app.applier).run_once().error is None
+    assert single.claim(store, "hang", lost["_id"], lost["pass"], "gone#1", 0.001)
+    assert DecisionScanner(app.resources, app.outbox).run_once().error is None
     refuse[0] = False
     app.restart(broken)
     abort_process(app.resources, aborted, "a test")

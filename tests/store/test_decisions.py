@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from recovery.records import Call, Child, Decision, DecisionState, ErrorInfo, Outcome, Task
+from recovery.records import Child, Decision, DecisionState, ErrorInfo, Outcome, Task
 from recovery.store import Held, Queued, Store, queued
+from tests.store import single
 from tests.store.writing import contents, get, is_close, put
 
 DAY = timedelta(days=1)
@@ -33,7 +34,7 @@ def decision(key: str, state: DecisionState, store: Store, **fields: object) -> 
 def test_claim(store: Store, state: DecisionState, pass_key: str) -> None:
     put(store, decision("p/t", state, store, pass_key=pass_key, attempts=2, queued_at=store.now() - DAY))
     before = contents(store, "decisions")
-    claimed = store.decisions.claim("add", "p/t", MINE, "w#1", 30)
+    claimed = single.claim(store, "add", "p/t", MINE, "w#1", 30)
     if state is DecisionState.QUEUED and pass_key == MINE:
         assert claimed == get(store, "p/t")
         assert (claimed.state, claimed.worker, claimed.attempts) == (DecisionState.WORKING, "w#1", 3)
@@ -60,16 +61,16 @@ def test_wait_again(store: Store, state: DecisionState, pass_key: str) -> None:
 
 def test_of_two_claims_with_one_message_one_is_taken(store: Store) -> None:
     put(store, decision("p/t", DecisionState.QUEUED, store))
-    assert store.decisions.claim("add", "p/t", MINE, "w#1", 30)
-    assert not store.decisions.claim("add", "p/t", MINE, "w#2", 30)
+    assert single.claim(store, "add", "p/t", MINE, "w#1", 30)
+    assert not single.claim(store, "add", "p/t", MINE, "w#2", 30)
     assert get(store, "p/t").worker == "w#1"
 
 
 def test_a_claim_is_for_one_actors_task(store: Store) -> None:
     put(store, decision("p/queued", DecisionState.QUEUED, store), Decision(id="p/waiting", actor="add"))
     before = contents(store, "decisions")
-    assert store.decisions.claim("sum", "p/queued", MINE, "w#1", 30) is None
-    assert store.decisions.claim_ready("sum", "p/waiting", 0, NEWER, "w#1", 30) is None
+    assert single.claim(store, "sum", "p/queued", MINE, "w#1", 30) is None
+    assert single.claim_ready(store, "sum", "p/waiting", 0, NEWER, "w#1", 30) is None
     assert contents(store, "decisions") == before
 
 
@@ -79,7 +80,7 @@ def test_claim_ready(store: Store, state: DecisionState, times: dict[str, object
     times = {name: store.now() - DAY if value is True else value for name, value in times.items()}
     put(store, decision("p/t", state, store, pass_key=None, **times))
     before = contents(store, "decisions")
-    claimed = store.decisions.claim_ready("add", "p/t", 0, NEWER, "w#1", 30)
+    claimed = single.claim_ready(store, "add", "p/t", 0, NEWER, "w#1", 30)
     if state is DecisionState.WAITING and not times:
         assert claimed == get(store, "p/t")
         assert (claimed.state, claimed.pass_key, claimed.attempts) == (DecisionState.WORKING, NEWER, 1)
@@ -120,8 +121,8 @@ def test_finish_in_every_condition(store: Store, accept_first: bool, kind: str) 
         put(store, decision(key, state, store, pass_key=pass_key, epoch=epoch, worker="other#1"))
         before = contents(store, "decisions", [key])
         claimed = decision(key, DecisionState.WORKING, store)
-        accepted = store.decisions.finish(
-            claimed, outcome, [CHILD], accept_first=accept_first, worker="w#1", apply_timeout=5
+        accepted = single.finish(
+            store, claimed, outcome, [CHILD], accept_first=accept_first, worker="w#1", apply_timeout=5
         )
         holds = state is DecisionState.WORKING and pass_key == MINE
         undecided = state in (DecisionState.WORKING, DecisionState.QUEUED, DecisionState.DELAYED)
@@ -142,7 +143,7 @@ def test_finish_in_every_condition(store: Store, accept_first: bool, kind: str) 
 def finish(store: Store, key: str, outcome: Outcome, accept_first: bool = True, epoch: int = 0) -> bool:
     """Finish for an attempt that claimed with the pass of `outcome`."""
     claimed = Decision(id=key, actor="add", pass_key=outcome.pass_key, epoch=epoch)
-    return store.decisions.finish(claimed, outcome, [], accept_first=accept_first, worker="w#1", apply_timeout=5)
+    return single.finish(store, claimed, outcome, [], accept_first=accept_first, worker="w#1", apply_timeout=5)
 
 
 @pytest.mark.parametrize("accept_first", [True, False])
@@ -157,57 +158,16 @@ def test_who_asks_again_after_a_lost_reply_is_told_that_it_is_taken(
     assert contents(store, "decisions") == before, "asking changes nothing"
 
 
-def finish_and_claim(store: Store, key: str, successor: Decision) -> tuple[bool, Decision | None]:
-    """Finish `key` as its holder, and claim the successor."""
-    claimed = Decision(id=key, actor="add", pass_key=MINE)
-    return store.decisions.finish_and_claim(
-        claimed, OUTCOMES["value"], successor, 30, accept_first=False, worker="w#1", apply_timeout=5
-    )
-
-
-def test_finish_and_claim(store: Store) -> None:
-    put(store, decision("p/t", DecisionState.WORKING, store))
-    first = Decision(id="p/u", actor="add", call=Call(args="[[],{}]"))
-    put(store, first)
-    accepted, claimed = finish_and_claim(store, "p/t", first.evolve(pass_key=NEWER))
-    assert accepted and claimed is not None
-    done, found = get(store, "p/t"), get(store, "p/u")
-    assert done.state is DecisionState.FINISHED and done.outcome is not None and done.outcome.value is not None
-    assert is_close(found.recovery_time, store.now() + seconds(30))
-    times = {"enqueued_at": None, "queued_at": None, "claimed_at": None, "recovery_time": None}
-    assert found.evolve(**times) == claimed, "told as it was claimed, but for the times"
-    before = contents(store, "decisions")
-    assert finish_and_claim(store, "p/t", first.evolve(pass_key=MINE)) == (True, None), "asked again"
-    assert contents(store, "decisions") == before
-
-
-def test_what_is_claimed_with_a_finish_is_its_actors_task(store: Store) -> None:
-    first = Decision(id="p/u", actor="add", call=Call(args="[[],{}]"))
-    put(store, decision("p/t", DecisionState.WORKING, store), first)
-    assert finish_and_claim(store, "p/t", first.evolve(actor="sum", pass_key=NEWER)) == (True, None)
-    assert get(store, "p/u") == first
-
-
-@pytest.mark.parametrize("state", [None, *(s for s in DecisionState if s != "working")])
-def test_a_stale_finish_claims_nothing(store: Store, state: DecisionState | None) -> None:
-    """Whether another attempt decided the task, or there is no record of it."""
-    if state is not None:
-        put(store, decision("p/t", state, store, pass_key=NEWER))
-    put(store, first := Decision(id="p/u", actor="add"))
-    before = contents(store, "decisions")
-    assert finish_and_claim(store, "p/t", first.evolve(pass_key=NEWER)) == (False, None)
-    assert contents(store, "decisions") == before
-
-
+@pytest.mark.parametrize("others", [(), ("p/v",)], ids=["alone", "with another"])
 @pytest.mark.parametrize(
-    "found", [{"state": DecisionState.FINISHED}, {"attempts": 1}, {"epoch": 1}, {"state": DecisionState.QUEUED}]
+    "found", [{"state": DecisionState.FINISHED}, {"epoch": 1}, {"state": DecisionState.QUEUED}, {"actor": "sum"}]
 )
-def test_a_successor_that_is_not_as_it_was_first_written_is_left_alone(store: Store, found: dict[str, Any]) -> None:
-    put(store, decision("p/t", DecisionState.WORKING, store))
-    first = Decision(id="p/u", actor="add")
-    put(store, first.evolve(**found, recovery_time=store.now()))
+def test_what_is_ready_no_more_is_not_claimed(store: Store, found: dict[str, Any], others: tuple[str, ...]) -> None:
+    put(store, *(Decision(id=key, actor="add") for key in others))
+    put(store, Decision(id="p/u", actor="add").evolve(**found, recovery_time=store.now()))
     before = contents(store, "decisions", ["p/u"])
-    assert finish_and_claim(store, "p/t", first.evolve(pass_key=NEWER)) == (True, None)
+    claimed = store.decisions.claim_ready("add", ["p/u", *others], 0, NEWER, "w#1", 30)
+    assert {one.id for one in claimed} == set(others)
     assert contents(store, "decisions", ["p/u"]) == before
 
 
@@ -258,7 +218,7 @@ def test_apply_later(store: Store) -> None:
 def test_inserted_twice_is_inserted_once(store: Store) -> None:
     first = [Decision(id=f"p/{n}", actor="add") for n in range(3)]
     assert store.decisions.insert(first[:1]) == 1
-    assert store.decisions.claim_ready("add", "p/0", 0, MINE, "w#1", 30)
+    assert single.claim_ready(store, "add", "p/0", 0, MINE, "w#1", 30)
     assert store.decisions.insert(first) == 2
     assert store.decisions.insert(first) == store.decisions.insert(first[:1]) == store.decisions.insert([]) == 0
     assert get(store, "p/0").state is DecisionState.WORKING
@@ -301,7 +261,7 @@ def test_deadlines_are_set_by_the_databases_clock(store: Store, monkeypatch: pyt
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() - 7 * 86400)
     put(store, decision("p/t", DecisionState.WAITING, store))
-    claimed = store.decisions.claim_ready("add", "p/t", 0, MINE, "w#1", 3600)
+    claimed = single.claim_ready(store, "add", "p/t", 0, MINE, "w#1", 3600)
     assert claimed is not None
     assert claimed.recovery_time is not None
     assert claimed.claimed_at is not None

@@ -13,6 +13,7 @@ from recovery.records import Graph
 from recovery.store import Finished, GraphView, Store
 from recovery.store.lifecycle import graphs
 from tests.examples import examples
+from tests.store import single
 from tests.store.writing import contents, is_about, is_close, put
 
 DAY = timedelta(days=1)
@@ -43,7 +44,7 @@ def asked_as_of(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 def test_children_and_links(store: Store) -> None:
     graph(store, "start")
     children: dict[str, tuple[str, ...]] = {"a": (), "b": (), "sum": ("a", "b"), "last": ("sum",)}
-    view = store.graphs.apply("p", 0, [Finished("start", children, ())])
+    view = single.apply(store, "p", 0, [Finished("start", children, ())])
     assert view is not None
     assert (view.ready, view.complete, view.applied, view.registered) == (("a", "b"), False, True, True)
     found = there(store)
@@ -56,8 +57,8 @@ def test_children_and_links(store: Store) -> None:
 
 def test_a_dependent_is_ready_with_its_last_dependency(store: Store) -> None:
     graph(store, "a", "b", "sum", links={"sum": {"a": True, "b": True}})
-    first = store.graphs.apply("p", 0, [Finished("a", {}, ["sum"])])
-    second = store.graphs.apply("p", 0, [Finished("b", {}, ["sum"])])
+    first = single.apply(store, "p", 0, [Finished("a", {}, ["sum"])])
+    second = single.apply(store, "p", 0, [Finished("b", {}, ["sum"])])
     assert first is not None
     assert second is not None
     assert (first.ready, second.ready) == ((), ("sum",))
@@ -67,15 +68,15 @@ def test_a_dependent_is_ready_with_its_last_dependency(store: Store) -> None:
 def test_a_promised_child_takes_its_parents_place(store: Store) -> None:
     """Who waits for a task whose value is a child's value waits for the child from then on."""
     graph(store, "part", "other", "sum", links={"sum": {"part": True, "other": True}})
-    view = store.graphs.apply("p", 0, [Finished("part", {"c1": (), "c2": ("c1",)}, ["sum"], waits=("c2",))])
+    view = single.apply(store, "p", 0, [Finished("part", {"c1": (), "c2": ("c1",)}, ["sum"], waits=("c2",))])
     assert view is not None
     assert view.ready == ("c1",)
     assert there(store).links == {"sum": {"other": True, "c2": True}, "c2": {"c1": True}}
     for task, dependents in (("other", ["sum"]), ("c1", ["c2"])):
-        view = store.graphs.apply("p", 0, [Finished(task, {}, dependents)])
+        view = single.apply(store, "p", 0, [Finished(task, {}, dependents)])
     assert view is not None
     assert view.ready == ("c2",)
-    view = store.graphs.apply("p", 0, [Finished("c2", {}, ["sum"])])
+    view = single.apply(store, "p", 0, [Finished("c2", {}, ["sum"])])
     assert view is not None
     assert view.ready == ("sum",)
 
@@ -83,9 +84,9 @@ def test_a_promised_child_takes_its_parents_place(store: Store) -> None:
 def test_applied_twice_changes_nothing(store: Store) -> None:
     graph(store, "start")
     finished = Finished("start", {"a": (), "b": ("a",)}, ())
-    assert store.graphs.apply("p", 0, [finished])
+    assert single.apply(store, "p", 0, [finished])
     before = contents(store, "graphs")
-    assert store.graphs.apply("p", 0, [finished]) is None
+    assert single.apply(store, "p", 0, [finished]) is None
     assert contents(store, "graphs") == before
     view = store.graphs.view("p", [finished])
     assert view is not None
@@ -104,8 +105,8 @@ def test_applied_twice_changes_nothing(store: Store) -> None:
 def test_the_guard(store: Store, epoch: int, finished: list[Finished]) -> None:
     graph(store, "a", finished=("done",))
     before = contents(store, "graphs")
-    assert store.graphs.apply("p", epoch, finished) is None
-    assert store.graphs.apply("none", 0, finished) is None
+    assert single.apply(store, "p", epoch, finished) is None
+    assert single.apply(store, "none", 0, finished) is None
     assert contents(store, "graphs") == before
 
 
@@ -123,7 +124,7 @@ def test_several_finished_in_one_update(store: Store) -> None:
     parts = [f"part{n}" for n in range(5)]
     graph(store, *parts, "sum", "left", links={"sum": dict.fromkeys(parts, True), "left": {"part0": True, "x": True}})
     one_by_one = [Finished(part, {}, ["sum", "left"] if part == "part0" else ["sum"]) for part in parts]
-    view = store.graphs.apply("p", 0, one_by_one)
+    view = single.apply(store, "p", 0, one_by_one)
     assert view is not None
     assert (view.ready, view.complete) == (("sum",), False)
     found = there(store)
@@ -135,8 +136,8 @@ def test_several_finished_in_one_update(store: Store) -> None:
 
 def test_the_last_one_completes_it(store: Store) -> None:
     graph(store, "a", "b")
-    first = store.graphs.apply("p", 0, [Finished("a", {}, ())])
-    last = store.graphs.apply("p", 0, [Finished("b", {}, ())])
+    first = single.apply(store, "p", 0, [Finished("a", {}, ())])
+    last = single.apply(store, "p", 0, [Finished("b", {}, ())])
     assert first is not None
     assert last is not None
     assert (first.complete, last.complete) == (False, True)
@@ -148,7 +149,7 @@ def test_the_last_one_completes_it(store: Store) -> None:
 def test_names_that_are_no_expressions(store: Store) -> None:
     """Ids go into the update as texts, whatever they look like."""
     graph(store, "start")
-    assert store.graphs.apply("p", 0, [Finished("start", {"b2": ("NOW", "ROOT")}, ())])
+    assert single.apply(store, "p", 0, [Finished("start", {"b2": ("NOW", "ROOT")}, ())])
     assert there(store).links == {"b2": {"NOW": True, "ROOT": True}}
 
 
@@ -228,13 +229,13 @@ PLANS = st.lists(st.sets(st.integers(0, 7)), min_size=1, max_size=8)
 
 
 def by_itself(store: Store, finished: list[Finished]) -> GraphView | None:
-    return store.graphs.apply("p", 0, finished)
+    return single.apply(store, "p", 0, finished)
 
 
 def with_others(store: Store, finished: list[Finished]) -> GraphView | None:
     """Which are of another epoch, or not there."""
     before = contents(store, "graphs")["another"]
-    views = store.graph_batches.apply({"another": (0, finished), "p": (0, finished), "none": (0, finished)})
+    views = store.graphs.apply({"another": (0, finished), "p": (0, finished), "none": (0, finished)})
     assert contents(store, "graphs")["another"] == before
     assert views.keys() == {"p"}
     asked = store.graphs.view("p", finished)
@@ -282,14 +283,15 @@ def test_of_several_what_is_not_as_it_should_be_is_left_as_it_is(store: Store, f
     graph(store, "a", **fields)
     before = contents(store, "graphs")["p"]
     both = [Finished("a", {}, ()), Finished("b", {}, ())]
-    assert store.graph_batches.apply({"p": (0, both), "q": (0, both)}).keys() == {"q"}
+    assert store.graphs.apply({"p": (0, both), "q": (0, both)}).keys() == {"q"}
     assert contents(store, "graphs")["p"] == before
 
 
 def test_of_several_one_that_was_applied_is_told_as_it_is(store: Store) -> None:
     graph(store, "a", finished=("b",))
     before = contents(store, "graphs")
-    view = store.graph_batches.apply({"p": (0, [Finished("b", {"c": ()}, ())])})["p"]
+    ended = (0, [Finished("b", {"c": ()}, ())])
+    view = store.graphs.apply({"p": ended, "none": ended})["p"]
     assert contents(store, "graphs") == before
     assert (view.applied, view.ready, view.complete) == (True, ("c",), False)
 
@@ -302,6 +304,6 @@ def test_of_several_one_that_is_large_or_spoilt_holds_up_no_other(store: Store) 
     spoilt = {"q": {"_id": "p"}, "u": {"$set": {"finished": 3}}}
     store.database.command("update", "graphs", updates=[spoilt], bypassDocumentValidation=True)
     ended = [Finished("a", {}, ())]
-    views = store.graph_batches.apply({"p": (0, ended), "large": (0, ended), "q": (0, ended)})
+    views = store.graphs.apply({"p": (0, ended), "large": (0, ended), "q": (0, ended)})
     assert views.keys() == {"q"}
     assert contents(store, "graphs")["large"]["finished"] == ["a"]

@@ -12,6 +12,7 @@ import pytest
 from recovery.records import ErrorInfo, Process, ProcessState
 from recovery.records.ids import new_process_id
 from recovery.store import Store
+from tests.store import single
 from tests.store.writing import contents, is_about, is_close, put
 
 DAY = timedelta(days=1)
@@ -43,7 +44,7 @@ def test_insert(store: Store, custom_id: str | None) -> None:
 def test_inserted_twice_is_one(store: Store, custom_id: str | None) -> None:
     process = wanted(custom_id=custom_id)
     saved = store.processes.insert(process, first_look=12)
-    assert store.processes.finish(process.id, 0, "1")
+    assert single.finish_process(store, process.id, 0, "1")
     again = store.processes.insert(process, first_look=99)
     assert again.id == saved.id
     assert again.state is ProcessState.FINISHED, "what is there stays as it is"
@@ -75,7 +76,7 @@ def test_eight_at_once_with_one_custom_id_start_one(store: Store) -> None:
 
 
 ENDS: dict[str, Callable[[Store, str, int], bool]] = {
-    "finish": lambda store, key, epoch: store.processes.finish(key, epoch, '"$x"'),
+    "finish": lambda store, key, epoch: single.finish_process(store, key, epoch, '"$x"'),
     "break": lambda store, key, epoch: store.processes.break_(key, epoch, ERROR),
 }
 
@@ -113,7 +114,7 @@ def test_eight_that_end_it_at_once_end_it_once(store: Store) -> None:
 
     def end(number: int) -> bool:
         barrier.wait()
-        return store.processes.finish(process.id, 0, str(number))
+        return single.finish_process(store, process.id, 0, str(number))
 
     with ThreadPoolExecutor(8) as pool:
         assert sorted(pool.map(end, range(8))) == [False] * 7 + [True]

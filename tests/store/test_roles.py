@@ -193,7 +193,7 @@ def test_all_do_what_they_are_for(come_as: As) -> None:  # noqa: PLR0915 - lists
     assert types.disable("order", "a test") and types.enable("order")
     schedules = Schedules(operator.app.resources)
     schedules.add("hourly", "order", {"schedule": "1h", "arguments": "[7, 8, 9, 10]"}, "a test")
-    scanner = ScheduleScanner(worker.app.resources, worker.app.applier, Keys(worker.app.actors))
+    scanner = ScheduleScanner(worker.app.resources, worker.app.outbox, Keys(worker.app.actors))
     assert scanner.run_once().looked_at == 1, "it tells the key"
     assert worker.bring_to_end(schedules.trigger("hourly", "a test").process or "").result == "34"
     due = schedules.get("hourly").evolve(next_slot=operator.store.now(), recovery_time=operator.store.now())

@@ -13,13 +13,13 @@ from recovery.records import (
     Decision,
     DecisionState,
     ErrorInfo,
-    Outcome,
     Process,
     ProcessState,
     RetryState,
     TaskLimit,
 )
 from recovery.store import Store
+from tests.store import single
 from tests.store.writing import contents, get, is_close, put
 
 WAITING, DELAYED, QUEUED = DecisionState.WAITING, DecisionState.DELAYED, DecisionState.QUEUED
@@ -54,7 +54,7 @@ def test_stamped_when_it_could_first_be_taken(store: Store) -> None:
     store.requeues.enqueue_ready(["p/ready", "p/delayed"], "new")
     store.requeues.enqueue_due(["p/due"], "new")
     store.requeues.timed_out(["p/again"], "new")
-    taken = store.decisions.claim_ready("add", "p/taken", 0, "new", "w", 60)
+    taken = single.claim_ready(store, "add", "p/taken", 0, "new", "w", 60)
     store.decisions.insert_queued([decision("p/start", WAITING, queued_at=now, pass_key="new")], 10, {})
     assert is_close(get(store, "p/ready").enqueued_at, now)
     assert get(store, "p/delayed").enqueued_at is None
@@ -64,21 +64,15 @@ def test_stamped_when_it_could_first_be_taken(store: Store) -> None:
     assert get(store, "p/start").enqueued_at == now
 
 
-def test_stamped_with_a_claim_in_one_round_trip(store: Store) -> None:
-    put(
-        store,
-        decision("p/first", WORKING, recovery_time=store.now() + DAY),
-        first := Decision(id="p/next", actor="add"),
-    )
+@pytest.mark.parametrize("others", [(), ("p/other",)], ids=["alone", "with another"])
+def test_stamped_with_a_claim_on_the_spot(store: Store, others: tuple[str, ...]) -> None:
+    put(store, *(Decision(id=key, actor="add") for key in ("p/next", *others)))
     limit = TaskLimit(2, forced=True)
-    done = store.decisions.finish_and_claim(
-        get(store, "p/first"), Outcome(pass_key="old", value="1"), first.evolve(pass_key="new"), 60, limit,
-        accept_first=True, worker="w", apply_timeout=60,
-    )  # fmt: skip
-    assert done[1] is not None
-    claimed = get(store, "p/next")
-    assert claimed.enqueued_at is not None
-    assert claimed.recovery_time == claimed.enqueued_at + timedelta(seconds=2)
+    claimed = store.decisions.claim_ready("add", ["p/next", *others], 0, "new", "w", 60, limit)
+    assert {one.id for one in claimed} == {"p/next", *others}
+    for one in claimed:
+        assert one.enqueued_at is not None
+        assert one.recovery_time == one.enqueued_at + timedelta(seconds=2)
 
 
 def test_what_is_queued_is_looked_at_when_its_time_is_over(limited: Store) -> None:
@@ -107,7 +101,7 @@ def test_the_deadline_of_an_attempt(store: Store, limit: TaskLimit | None) -> No
     """Only a limit that is forced ends what runs."""
     first_queued = store.now() - timedelta(seconds=3590)
     put(store, decision("p/t", QUEUED, enqueued_at=first_queued))
-    claimed = store.decisions.claim("add", "p/t", "old", "w", 60, limit)
+    claimed = single.claim(store, "add", "p/t", "old", "w", 60, limit)
     assert claimed is not None
     forced = first_queued + HOUR
     assert is_close(claimed.recovery_time, store.now() + timedelta(seconds=60)) != (limit is FORCED)
@@ -156,7 +150,7 @@ def test_what_is_over_its_time_is_overdue_at_once(limited: Store, name: str) -> 
 def test_what_is_over_is_not_handed_out(store: Store, limit: TaskLimit) -> None:
     put(store, decision("p/t", QUEUED, enqueued_at=store.now() - HOUR))
     before = contents(store, "decisions")
-    assert store.decisions.claim("add", "p/t", "old", "w", 60, limit) is None
+    assert single.claim(store, "add", "p/t", "old", "w", 60, limit) is None
     assert contents(store, "decisions") == before
 
 

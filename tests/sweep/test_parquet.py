@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from recovery.engine import Applier, Resources
+from recovery.engine import Outbox, Resources
 from recovery.operations import OperationWorker
 from recovery.operations import advance as advancing
 from recovery.operations.advance import advance
@@ -67,7 +67,7 @@ def test_beside_what_is_there(resources: Resources, settings: Settings, precious
 
 def test_a_worker_that_looks_first_leaves_it_to_spark(resources: Resources, precious: Path) -> None:
     operation = ask(resources, here=True, parquet=str(precious))
-    worker = OperationWorker(resources, Applier(resources), "a worker")
+    worker = OperationWorker(resources, Outbox(resources), "a worker")
     for _ in range(3):
         worker.run_once(1)
         advance(resources, now(resources, operation))
@@ -87,7 +87,7 @@ def test_what_workers_went_on_with_is_written_by_the_next_driver(resources: Reso
         assert driver.step(operation.id)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(advancing, "LEFT_ALONE", advancing.LEFT_ALONE * 0)
-        worker = OperationWorker(resources, Applier(resources), "a worker")
+        worker = OperationWorker(resources, Outbox(resources), "a worker")
 
         def done() -> bool:
             advance(resources, now(resources, operation))

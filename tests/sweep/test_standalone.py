@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from recovery import Settings, operations
-from recovery.engine import Applier, Resources
+from recovery.engine import Outbox, Resources
 from recovery.operations import OperationRequest, OperationWorker
 from recovery.records import Operation, OperationState, Phase, Totals
 from recovery.stack import Stack
@@ -72,7 +72,7 @@ class Driven:
     def by_a_worker(self) -> Totals:
         """The same check by a recovery worker in this process."""
         operation = self.ask(spark=False)
-        worker = OperationWorker(self.resources, Applier(self.resources), "a worker")
+        worker = OperationWorker(self.resources, Outbox(self.resources), "a worker")
         wait_until(lambda: not worker.run_once(60), 120, "the check by a worker")
         return self.wait_finished(operation)
 

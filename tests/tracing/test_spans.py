@@ -18,6 +18,7 @@ from recovery.records.ids import START_TASK
 from recovery.repair import Repairer
 from recovery.scan import DecisionScanner, rescue
 from recovery.store import schema
+from tests.store import single
 from tests.tracing.conftest import Traces
 from tests.tracing.exported import check_times, tree
 from tests.waiting import wait_until
@@ -167,10 +168,10 @@ def test_an_attempt_that_was_lost_is_told_of_by_who_finds_that(shop: World, trac
     message = shop.pop(["order"])
     assert message is not None
     began = time.time_ns()
-    assert shop.store.decisions.claim("order", *arguments(message), "gone#1", 60.0)
+    assert single.claim(shop.store, "order", *arguments(message), "gone#1", 60.0)
     shop.store.decisions.note_lost("gone#1", "was ended by signal 9 (SIGKILL)")
     resources = shop.app.resources
-    wait_until(lambda: rescue(resources, Repairer(resources, shop.app.applier), ["gone#1"]), 10, "its requeue")
+    wait_until(lambda: rescue(resources, Repairer(resources, shop.app.outbox), ["gone#1"]), 10, "its requeue")
     shop.bring_to_end(process_id)
     lost, done = traces.named("attempt order")
     assert (lost.said("attempt"), lost.said("outcome"), lost.said("rule")) == (1, "lost", "WORKER_LOST")
@@ -186,7 +187,7 @@ def test_one_that_is_not_done_again_is_told_of_as_well(world: World, traces: Tra
     world.tell()
     process_id = world.start("order")
     message = world.pop(["order"])
-    assert message is not None and world.store.decisions.claim("order", *arguments(message), "gone#1", 0.001)
+    assert message is not None and single.claim(world.store, "order", *arguments(message), "gone#1", 0.001)
     world.bring_to_end(process_id)
     (lost,) = traces.named("attempt order")
     assert (lost.said("outcome"), lost.said("rule"), lost.events) == ("lost", "WORK_TIMEOUT", ["ended"])
@@ -206,7 +207,7 @@ def test_a_message_that_was_lost_is_told_of(shop: World, traces: Traces) -> None
 def test_what_others_apply_is_under_the_attempt(shop: World, traces: Traces) -> None:
     shop.tell()
     process_id = shop.start("order")
-    with patch.object(applying.Applier, "submit", lambda *_: None):
+    with patch.object(applying.Outbox, "put", lambda *_: None):
         shop.take_one("order")
     assert traces.named("apply order") == []
     shop.bring_to_end(process_id)
@@ -295,12 +296,12 @@ def test_a_scan_needs_no_time_of_a_claim_that_can_not_be_read(shop: World, trace
     shop.tell()
     process_id = shop.start("order")
     message = shop.pop(["order"])
-    assert message is not None and shop.store.decisions.claim("order", *arguments(message), "gone#1", 0.001)
+    assert message is not None and single.claim(shop.store, "order", *arguments(message), "gone#1", 0.001)
     shop.store.database.command(
         "update", schema.DECISIONS, bypassDocumentValidation=True,
         updates=[{"q": {"_id": f"{process_id}/start"}, "u": {"$set": {"claimedAt": "yesterday"}}}],
     )  # fmt: skip
-    scanner = DecisionScanner(shop.app.resources, shop.app.applier)
+    scanner = DecisionScanner(shop.app.resources, shop.app.outbox)
     wait_until(lambda: scanner.run_once().repaired, 10, "its requeue")
     (lost,) = traces.named("attempt order")
     assert lost.said("outcome") == "lost" and lost.end == lost.start

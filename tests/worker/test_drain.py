@@ -49,7 +49,7 @@ def none_held(*_):
 nothing = SimpleNamespace(held_by=none_held)
 resources = SimpleNamespace(store=SimpleNamespace(decisions=nothing), settings=SimpleNamespace(scan_batch=1))
 settings = SimpleNamespace(shutdown_grace=60 if sys.argv[2] == "is quick" else 0.2)
-app = SimpleNamespace(resources=resources, settings=settings, applier=SimpleNamespace(flush=lambda: None))
+app = SimpleNamespace(resources=resources, settings=settings, outbox=SimpleNamespace(flush=lambda: None))
 drain.Repairer = lambda *_: None
 closed = threading.Event()
 runs = {"ends meanwhile": [SimpleNamespace(pid=os.getpid())], "is quick": [SimpleNamespace(pid=1)]}.get(sys.argv[2])
@@ -172,7 +172,7 @@ class Ending:
         self.thread.start()
         wait_until((self.folder / "pid").exists, 20, "the subprocess")
         # All that giving back asks the database for, and the last step of an end.
-        with patch.object(self.app.applier, "flush", self.flush), patch.object(drain, "rescue", self.rescue):
+        with patch.object(self.app.outbox, "flush", self.flush), patch.object(drain, "rescue", self.rescue):
             Drain(self.app, lifeline, board, list).begin_hung(lambda: 0)
             threading.Event().wait(60)
 

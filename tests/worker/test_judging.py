@@ -77,7 +77,7 @@ class TestSilence:
         return world
 
     def scanner(self, world: World, *, silent: Any = None) -> WorkerScanner:
-        return WorkerScanner(world.app.resources, world.app.applier, silent or (lambda: deadlines(world)))
+        return WorkerScanner(world.app.resources, world.app.outbox, silent or (lambda: deadlines(world)))
 
     def test_who_was_seen_to_be_silent_is_lost(self, world: World) -> None:
         assert self.scanner(world).run_once().looked_at == 1

@@ -29,6 +29,7 @@ from recovery.worker.logs import _AlsoOfOutage, _SingleTasks
 from recovery.worker.outage_logs import Outage
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
+from tests.store import single
 from tests.waiting import wait_until
 from tests.worker import telling
 from tests.world import World, arguments
@@ -73,8 +74,8 @@ def test_a_line_says_which_attempt_of_which_task_it_is_of(world: World, kept: Ke
     message = world.pop(["order"])
     assert message is not None
     world.tell()
-    assert world.store.decisions.claim("order", *arguments(message), "gone#1", 0.001)
-    wait_until(lambda: DecisionScanner(world.app.resources, world.app.applier).run_once().repaired, 10, "its requeue")
+    assert single.claim(world.store, "order", *arguments(message), "gone#1", 0.001)
+    wait_until(lambda: DecisionScanner(world.app.resources, world.app.outbox).run_once().repaired, 10, "its requeue")
     logging.getLogger(OWN).info("before")
     world.pump()
     logging.getLogger(OWN).info("after")
@@ -97,7 +98,7 @@ def test_of_two_threads_each_has_its_own(world: World, kept: Kept) -> None:
     def run(holder: str) -> None:
         message = messages.pop()
         assert message is not None
-        Slot(world.app.resources, world.app.applier, world.app.actors, holder).run(order, *arguments(message))
+        Slot(world.app.resources, world.app.outbox, world.app.actors, holder).run(order, *arguments(message))
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(run, ["one#1", "one#2"]))

@@ -13,6 +13,7 @@ from recovery.worker.lifeline import rescue as module
 from recovery.worker.lifeline.rescue import Rescue
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
+from tests.store import single
 from tests.world import World
 
 
@@ -30,7 +31,7 @@ def world(emptied: Settings) -> World:
 
 def claim(world: World, holder: str) -> str:
     (document,) = world.store.database["decisions"].find({"state": "queued"})
-    claimed = world.store.decisions.claim("idle", document["_id"], document["pass"], holder, 60)
+    claimed = single.claim(world.store, "idle", document["_id"], document["pass"], holder, 60)
     assert claimed is not None
     return claimed.id
 

@@ -14,13 +14,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from recovery.engine.apply.apply import Effect
 from recovery.engine.resources import Resources
-from recovery.engine.steps import Applied, Effect, Ended
+from recovery.engine.steps import Applied
 from recovery.records.ids import split_record_id
 from recovery.store import batches
 
-BATCH = 64
-"""Decisions that are written together: two round trips for all of them."""
+MANY = 64
+"""Decisions that are worth to be written: two round trips for all of them."""
+PAUSE = 0.1
+"""Seconds between two writes, at least: while the majority lags behind little is proven by the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +54,24 @@ class Clearing:
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
         self._complete: list[str] = []
+        self._written = time.monotonic()
 
-    def note(self, together: Sequence[Ended], effect: Effect) -> bool:
-        """Remember what an apply of these did; whether it is time to `write`."""
+    def note(self, effect: Effect) -> None:
+        """Remember what an apply did."""
         with self._lock:
             if effect.applied is not Applied.NOT_YET:
                 stale, until = effect.applied is Applied.STALE, time.monotonic() + self._patience
-                for decision in (ended.decision for ended in together):
+                for decision in (ended.decision for ended in effect.group):
                     self._entries[decision.id] = _Entry(decision.id, decision.epoch, decision.restarts, stale, until)
             if effect.complete:
-                self._complete.append(together[0].process_id)
-            return len(self._entries) >= BATCH
+                self._complete.append(effect.group[0].process_id)
+
+    @property
+    def next_due(self) -> float:
+        """When it is time to `write`, by the monotonic clock: soon if there is much to write."""
+        if not self.waits:
+            return float("inf")
+        return self._written + (PAUSE if len(self._entries) >= MANY else self._patience / 4)
 
     @property
     def waits(self) -> bool:
@@ -74,6 +84,7 @@ class Clearing:
         with self._lock:
             entries, self._entries = self._entries, {}
             complete, self._complete = self._complete, []
+            self._written = time.monotonic()
         for some in batches(list(entries.values())):  # many, while the majority lags behind
             for entry in self._clear_deadlines(some):
                 del entries[entry.id]

@@ -8,20 +8,23 @@ server free for nine tenths of the time.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from recovery.engine.apply.apply import Group, Take
 from recovery.engine.apply.reading import ended_portions, read_each
-from recovery.engine.isolation import is_of_servers, tell
+from recovery.engine.isolation import tell
 from recovery.engine.resources import Resources
-from recovery.engine.steps import Ended, Take
+from recovery.engine.steps import Ended
 from recovery.errors import BrokerError
 from recovery.queue.coordination import TurnStep
-from recovery.records import Decision
 from recovery.records.ids import record_id
+
+log = logging.getLogger(__name__)
 
 LARGE_GRAPH = 64 * 1024
 """Bytes from which on a graph's update costs more than all else that a task costs."""
@@ -35,9 +38,8 @@ tasks meanwhile."""
 KEPT = 2000
 """Of so many tasks whoever has the turn keeps what it knows; others' are read."""
 
-Apply = Callable[[Sequence[Ended], Take | None], Decision | None]
-"""Applies decisions of one process and epoch; which task was claimed on the spot. Of several, one whose record is
-damaged stops only itself; alone, it raises."""
+Apply = Callable[[Group, Take | None], None]
+"""Applies decisions of one process and epoch. A damaged record stops only itself."""
 
 
 @dataclass(slots=True)
@@ -78,26 +80,36 @@ class LargeGraphs:
         """Whether there is something to `go_on` with."""
         return bool(self._mine)
 
-    def hand_over(self, together: Sequence[Ended], take: Take | None = None) -> Decision | None:
+    @property
+    def next_due(self) -> float:
+        """When there is, by the monotonic clock."""
+        with self._lock:
+            return min((turn.due for turn in self._mine.values() if not turn.busy), default=float("inf"))
+
+    def hand_over(self, group: Group, take: Take | None = None) -> bool:
         """See that decisions of one process, which have values, are applied: at once if nobody has the turn, and then
-        `take` may claim one of the tasks that become ready; else by whoever has. Raises BrokerError where Redis is
-        away: nobody applies them then."""
-        process_id, tasks = together[0].process_id, {one.task.task_id: one for one in together}
+        `take` may claim some of the tasks that become ready; else by whoever has. False where Redis is away: nobody
+        applies them then."""
+        process_id, tasks = group[0].process_id, {one.task.task_id: one for one in group}
         with self._lock:
             mine = self._mine.get(process_id)
             if mine is not None and len(mine.own) < KEPT:
                 mine.own |= tasks
-        if not self._turns.join(process_id, list(tasks)):
-            return None
+        try:
+            if not self._turns.join(process_id, list(tasks)):
+                return True
+        except BrokerError as error:
+            log.debug("nobody can be handed what ended (%s)", error)
+            return False
         turn = _Turn(tasks)
         with self._lock:
             self._mine[process_id] = turn
         try:
-            taken = self._step(process_id, turn, take)
+            self._step(process_id, turn, take)
             self._step(process_id, turn)  # the last, mostly, if these tasks were the only ones
         finally:
             turn.busy = False
-        return taken
+        return True
 
     def go_on(self, *, at_once: bool = False) -> None:
         """Apply what came since, of those processes whose pause is over; `at_once`: of all."""
@@ -117,15 +129,16 @@ class LargeGraphs:
         if failed is not None:
             raise failed
 
-    def _step(self, process_id: str, turn: _Turn, take: Take | None = None) -> Decision | None:
+    def _step(self, process_id: str, turn: _Turn, take: Take | None = None) -> None:
         if self._mine.get(process_id) is not turn:
-            return None
+            return
         began, over = time.monotonic(), True
         try:
             page = self._page(process_id, turn)
             there = dict.fromkeys((*page.removed, *page.waiting))
             tasks = [task for task in there if task not in turn.applied]
-            taken = self._apply_tasks(process_id, tasks, turn, take) if tasks else None
+            if tasks:
+                self._apply_tasks(process_id, tasks, turn, take)
             turn.applied, over = page.waiting, not page.waiting
         finally:
             with self._lock:
@@ -134,7 +147,6 @@ class LargeGraphs:
                 turn.due = now if len(turn.applied) == PAGE else now + pause
                 if over and self._mine.get(process_id) is turn:
                     del self._mine[process_id]
-        return taken
 
     def _page(self, process_id: str, turn: _Turn) -> TurnStep:
         try:
@@ -142,30 +154,15 @@ class LargeGraphs:
         except BrokerError:  # with the list the turn is lost, and here is what is known of it
             return TurnStep(tuple(turn.own), ())
 
-    def _apply_tasks(self, process_id: str, tasks: Sequence[str], turn: _Turn, take: Take | None) -> Decision | None:
+    def _apply_tasks(self, process_id: str, tasks: Sequence[str], turn: _Turn, take: Take | None) -> None:
         own = [ended for task in tasks if (ended := turn.own.pop(task, None)) is not None]
         known = {ended.task.task_id for ended in own}
-        taken = None
         for some in (own, *self._read([record_id(process_id, task) for task in tasks if task not in known])):
             by_epoch: dict[int, list[Ended]] = defaultdict(list)
             for ended in some:
-                if ended.failed:  # since it was put there; it is applied alone
-                    self._apply_intact([ended])
-                else:
-                    by_epoch[ended.decision.epoch].append(ended)
-            for together in by_epoch.values():
-                taken = self._apply_intact(together, take if taken is None else None) or taken
-        return taken
-
-    def _apply_intact(self, together: Sequence[Ended], take: Take | None = None) -> Decision | None:
-        """Apply these; a damaged record stops only itself, and the turn goes on. Errors of servers are raised."""
-        try:
-            return self._apply(together, take)
-        except Exception as error:
-            if is_of_servers(error):
-                raise
-            tell(together[0].decision.id, error)
-            return None
+                by_epoch[ended.decision.epoch].append(ended)
+            for group in by_epoch.values():
+                self._apply(group, take)
 
     def _read(self, ids: Sequence[str]) -> Iterator[list[Ended]]:
         for portion in ended_portions(self._store, ids) if ids else ():

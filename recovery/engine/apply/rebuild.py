@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from recovery.engine.apply.complete import finish_process, lacks_tasks
+from recovery.engine.apply.complete import finish_processes
 from recovery.engine.end.fencing import withdraw_graphs
 from recovery.engine.isolation import tell
 from recovery.engine.resources import Resources
@@ -82,17 +82,16 @@ def _go_on(resources: Resources, graphs: Sequence[Graph], processes: Mapping[str
     ready = [record_id(graph.id, task) for graph in graphs for task in graph.not_finished if graph.is_ready(task)]
     enqueue(resources, ready)
     complete = [graph.id for graph in graphs if not graph.not_finished]
-    over = [key for key in complete if finish_process(resources, key, processes[key].epoch) is not None]
-    resources.store.clear_graph_deadlines(over)
+    over = finish_processes(resources, {key: (processes[key].epoch, {}) for key in complete})
+    resources.store.clear_graph_deadlines(list(over))
 
 
-def finish_if_whole(resources: Resources, process_id: str, epoch: int) -> bool | None:
-    """`finish_process`, if the graph has all tasks of the process as finished. None if it has not: it is made anew and
-    gone on from, or looked at soon."""
-    store = resources.store
-    if lacks_tasks(resources, process_id, store.graphs.finished(process_id)) and not is_whole(resources, process_id):
-        return None
-    return finish_process(resources, process_id, epoch)
+def finish_whole(resources: Resources, epochs: Mapping[str, int]) -> dict[str, bool]:
+    """`finish_processes` of {process: its epoch} whose graphs have nothing open, if they have all tasks as finished.
+    One that has not is made anew and gone on from, or looked at soon."""
+    store, counts = resources.store, resources.store.decisions.counts(list(epochs))
+    whole = [k for k in epochs if counts[k] <= store.graphs.finished(k) or is_whole(resources, k)]
+    return finish_processes(resources, {key: (epochs[key], {}) for key in whole})
 
 
 def is_whole(resources: Resources, process_id: str) -> bool:

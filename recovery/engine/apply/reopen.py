@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from recovery import metrics
 from recovery.engine.apply.interrupt import interrupt
-from recovery.engine.apply.rebuild import finish_if_whole, rebuild_graphs
+from recovery.engine.apply.rebuild import finish_whole, rebuild_graphs
 from recovery.engine.end.breaking import unlist_past_lives
 from recovery.engine.isolation import batch_or_each
 from recovery.engine.resources import Resources
@@ -86,8 +86,8 @@ def reopen_whole(resources: Resources, processes: Sequence[Process], listed: Map
     )
     unlist_past_lives(resources, ids)
     epochs = {process.id: process.epoch for process in processes}
-    over = [key for key in store.graphs.complete(ids) if finish_if_whole(resources, key, epochs[key]) is not None]
-    store.clear_graph_deadlines(over)
+    over = finish_whole(resources, {key: epochs[key] for key in store.graphs.complete(ids)})
+    store.clear_graph_deadlines(list(over))
     return running
 
 

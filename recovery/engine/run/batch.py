@@ -1,4 +1,7 @@
-"""One batch: what a slot claimed together is run, ended together, and goes on with what became ready by it.
+"""One batch: what a slot claimed together is run, ended together, and goes on with what became ready by it. One task is
+a batch of one.
+
+    run, run, run … → finish all → claim what is unlocked → apply all, and claim what becomes ready → run …
 
 What was claimed on the spot is the next round's hand: so chains run side by side, one step of each in a round.
 """
@@ -7,28 +10,25 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from functools import partial
 
 from recovery import metrics, tracing
-from recovery.engine.actors.actor import Actor
-from recovery.engine.actors.call import pass_of
 from recovery.engine.actors.context import attempting
-from recovery.engine.apply.outbox import Applier
-from recovery.engine.isolation import is_of_servers, tell
+from recovery.engine.apply.outbox import Outbox
+from recovery.engine.isolation import in_a_line, is_of_servers, tell
 from recovery.engine.outages import through_outage
-from recovery.engine.resources import Resources
 from recovery.engine.run.hand import Hand, Watch
-from recovery.engine.run.inputs import with_outcomes
-from recovery.engine.run.taking import Fits, Taking
+from recovery.engine.run.pace import Pace
+from recovery.engine.run.place import Place
+from recovery.engine.run.taking import Taking
 from recovery.engine.run.trying import Result, Tried, stale_results
-from recovery.engine.steps import ClaimedTask, Ended, requeue_unrun
+from recovery.engine.steps import ClaimedTask, Ended
 from recovery.errors import StoreError
-from recovery.records import Decision, Outcome
-
-if TYPE_CHECKING:
-    from recovery.engine.run.slot import Slot
+from recovery.records import Decision
+from recovery.records.ids import record_id
 
 log = logging.getLogger(__name__)
 
@@ -37,110 +37,151 @@ SMALL = 4096
 FEW = 100
 """Children that are written with others'."""
 
-Note = Callable[[Actor[..., Any], Tried, float], None]
-
 
 class Batch:
-    """What one slot has claimed at once. `fits` tells how many of an actor's tasks may be run after
-    others."""
+    """What one slot has claimed at once."""
 
-    def __init__(
-        self, resources: Resources, applier: Applier, slot: Slot, watch: Watch, note: Note, fits: Fits
-    ) -> None:
-        self._resources, self._applier, self._slot, self._watch = resources, applier, slot, watch
-        self._note, self._fits = note, fits
-        self._store = resources.store
+    def __init__(self, place: Place, outbox: Outbox, pace: Pace, watch: Watch) -> None:
+        self._place, self._outbox, self._pace, self._watch = place, outbox, pace, watch
+        self._store = place.resources.store
         self.results: dict[str, Result] = {}
         """{decision: what came of it}, but of those that were given back."""
+        self._held: dict[str, Decision] = {}
+        """What is to be given back if it can't be run, or its end can't be written."""
         self._took: dict[str, float] = {}
-        """{decision: seconds of its attempt}, of those that are yet to be told of."""
+        self._span = tracing.NOTHING
 
     def run(self, claimed: Sequence[Decision], until: float) -> None:
         """Run these, and what becomes ready by them, until this moment; what is left of that is enqueued. Errors of
         servers are raised, and what has not begun then is given back."""
         round_ = [ClaimedTask(one) for one in claimed]
         while round_:
-            try:
-                hand = Hand(with_outcomes(self._store, round_))
-            except Exception as error:
-                self._give_back([here.decision for here in round_], error)
-                raise
-            try:
-                with self._watch.over(hand, self._relieve):
-                    while (here := hand.next(self._may_begin)) is not None:
-                        self._run_one(here, hand)
-            except Exception:  # it was a server's; what has ended is not to be done again for that
-                self._put_down(hand, may_take=False)
-                raise
-            round_ = self._put_down(hand, may_take=time.monotonic() < until)
+            first = round_[0].decision
+            self._held = {here.decision.id: here.decision for here in round_}
+            # A batch is of one while there are traces: a span is told how its attempt ended.
+            self._span = tracing.attempt(first) if len(round_) == 1 else tracing.NOTHING
+            with self._span, attempting(first) if len(round_) == 1 else nullcontext():
+                round_ = self._run_round(round_, until)
 
-    def _may_begin(self, actor: str) -> bool:
-        """Whether its actor is not blocked, as of now: who blocks it is told that no more of its tasks begin."""
-        return not self._store.preferences.is_blocked(actor)
+    def _run_round(self, round_: Sequence[ClaimedTask], until: float) -> list[ClaimedTask]:
+        try:
+            hand = Hand(self._with_outcomes(round_))
+        except Exception as error:
+            self._give_back([here.decision for here in round_], error)
+            raise
+        alone = len(round_) == 1
+        try:
+            with nullcontext() if alone else self._watch.over(hand, self._relieve):
+                while (here := hand.next(lambda actor: not self._place.is_blocked(actor))) is not None:
+                    self._run_one(here, hand, alone=alone)
+        except Exception:  # it was a server's; what has ended is not to be done again for that
+            self._put_down(hand, may_take=False)
+            raise
+        began = time.perf_counter()
+        taken = self._put_down(hand, may_take=time.monotonic() < until)
+        if alone:
+            self._pace.note_around(time.perf_counter() - began)
+        return taken
 
-    def _run_one(self, here: ClaimedTask, hand: Hand) -> None:
+    def _with_outcomes(self, round_: Sequence[ClaimedTask]) -> list[ClaimedTask]:
+        """These, each with the outcomes of its dependencies, as a majority has them, as far as they are there and
+        small: what is missing each reads by itself. Errors of servers are raised."""
+        missing: dict[str, list[str]] = {}
+        for here in round_:
+            task = here.decision.task()
+            if task is not None and (names := [name for name in task.deps if name not in here.outcomes]):
+                missing[here.decision.id] = [record_id(task.process_id, name) for name in names]
+        if len(missing) < 2:
+            return list(round_)
+        try:
+            found = self._store.decisions.known_outcomes(list({key: None for some in missing.values() for key in some}))
+        except Exception as error:
+            if is_of_servers(error):
+                raise
+            log.debug("what %d tasks waited for is not read together (%s)", len(missing), in_a_line(error))
+            return list(round_)
+        return [here.knowing(found, missing.get(here.decision.id, ())) for here in round_]
+
+    def _run_one(self, here: ClaimedTask, hand: Hand, *, alone: bool) -> None:
         """Run one; where another program spoilt what it needs, that is told, and the others go on."""
         decision = here.decision
         try:
             with attempting(decision):
-                self._try(here, hand)
-            self._slot.host.was_done()
+                tried = self._try(here)
+                if alone or is_plain(tried):
+                    hand.keep(here, tried)
+                else:
+                    self._write([(here, tried)], may_take=False, alone=True)
+            self._place.host.was_done()
         except Exception as error:
             if isinstance(error, StoreError):  # else its deadline stands
                 self._give_back([decision], error)
             if is_of_servers(error):
                 raise
             if not isinstance(error, StoreError):
-                self._slot.was_not_done(decision, decision.id, error)
+                self._place.was_not_done(decision, error)
             tell(decision.id, error)
 
-    def _try(self, here: ClaimedTask, hand: Hand) -> None:
-        decision, actor, began = here.decision, self._slot.actor(here.decision.actor), time.perf_counter()
-        tried = self._slot.trying.run(actor, here, tracing.NOTHING, _nothing)
+    def _try(self, here: ClaimedTask) -> Tried:
+        decision, began = here.decision, time.perf_counter()
+        actor = self._place.actor(decision.actor)
+        tried = self._place.trying.run(actor, here, self._span, lambda: self._let_go(decision))
         took = self._took[decision.id] = time.perf_counter() - began
-        self._note(actor, tried, took)
-        if is_plain(tried) and tried.ended is not None:
-            hand.keep(here, tried.ended)
-            return
-        result = tried.result
-        if tried.ended is not None:
-            result, _ = self._slot.end(actor, tried.ended, here, until=0.0)
-        if tried.damaged is not None and result is Result.FAILED:
-            log.error("%s %s: %s", actor.name, decision.id, tried.damaged)
-        metrics.ATTEMPTS.labels(actor.name, result.value).inc()
-        self.results[decision.id] = result
-        self._tell(decision)
+        self._pace.note(decision.actor, took)
+        if not (is_plain(tried) and all(map(self._pace.is_quick, _made_ready(tried)))):
+            self._pace.note_unfit(decision.actor)
+        return tried
+
+    def _let_go(self, decision: Decision) -> None:
+        self._held.pop(decision.id, None)
 
     def _relieve(self, hand: Hand, slow: Decision) -> None:
         """See to what waits for a slow task: by another thread than that which runs it."""
         self._put_down(hand, may_take=False)
-        preferences = self._slot.actor(slow.actor).preferences
+        preferences = self._place.actor(slow.actor).preferences
         # Its time began when it was claimed; what ran before it took some of that.
-        self._store.decisions.extend(slow.id, pass_of(slow), preferences.worker_timeout, preferences.task_limit)
+        self._store.decisions.extend(slow.id, str(slow.pass_key), preferences.worker_timeout, preferences.task_limit)
 
     def _put_down(self, hand: Hand, *, may_take: bool) -> list[ClaimedTask]:
         """Give back what has not begun, and write what has ended; what became ready by it, and was claimed here."""
-        ended, unrun = hand.empty()
+        done, unrun = hand.empty()
         try:
             self._give_back(unrun)
         finally:
-            taken = self._write(ended, may_take=may_take)
+            taken = self._write(done, may_take=may_take, alone=len(done) == 1)
         return taken
 
-    def _write(self, ended: Sequence[tuple[ClaimedTask, Ended]], *, may_take: bool) -> list[ClaimedTask]:
-        """Finish these, and have them applied; what became ready by them, and was claimed here."""
-        accepted = self._finish([one for _, one in ended])
-        heres = {one.decision.id: here for here, one in ended if one.decision.id in accepted}
-        left = [one for _, one in ended if one.decision.id in accepted]
-        taking = Taking(self._resources, self._slot, heres, self._fits)
+    def _write(self, done: Sequence[tuple[ClaimedTask, Tried]], *, may_take: bool, alone: bool) -> list[ClaimedTask]:
+        """Finish what has ended, and have it applied; what became ready by it, and was claimed here."""
+        accepted = self._finish([tried.ended for _, tried in done if tried.ended is not None])
+        self._close(done, accepted)
+        heres = {here.decision.id: here for here, _ in done if here.decision.id in accepted}
+        ended = [tried.ended for here, tried in done if tried.ended is not None and here.decision.id in accepted]
+        if not ended:
+            return []
+        taking = Taking(self._place, heres, self._room_alone if alone else self._room)
         try:
-            if may_take:
-                left = taking.unlocked(left)
-            self._applier.submit_all(left, taking.ready if may_take else None)
+            try:
+                ended = taking.unlocked(ended) if may_take else ended
+            except StoreError:
+                self._outbox.put(ended)
+                raise
+            # What makes nothing ready keeps no slot.
+            waits = may_take and (not alone or any(map(_may_make_ready, ended)))
+            self._outbox.put(ended, taking.ready if waits else None)
         except StoreError as error:
-            self._give_back([here.decision for here in taking.taken], error)
+            self._place.give_back([here.decision for here in taking.taken], error)
             raise
         return taking.taken
+
+    def _room(self, name: str) -> int:
+        """How many of an actor's tasks may be run after others."""
+        served = self._place.may_take(name) and self._place.actor(name).preferences.restarts_lost_attempts
+        return self._pace.fits(name) if served else 0
+
+    def _room_alone(self, name: str) -> int:
+        """The same after one that was alone."""
+        return 1 if self._place.may_take(name) else 0
 
     def _finish(self, ended: Sequence[Ended]) -> set[str]:
         by_actor: dict[str, list[Ended]] = defaultdict(list)
@@ -148,47 +189,49 @@ class Batch:
             by_actor[one.decision.actor].append(one)
         accepted: set[str] = set()
         for name, alike in by_actor.items():
+            preferences = self._place.actor(name).preferences
+            finish = partial(
+                self._store.decisions.finish,
+                [one.decision for one in alike],
+                accept_first=preferences.accept_first,
+                worker=self._place.holder,
+                apply_timeout=self._place.resources.settings.apply_timeout,
+            )
             try:
-                accepted |= self._finish_alike(name, alike)
+                # The work is done; an outage shorter than the time it was given must not throw it away.
+                accepted |= through_outage(
+                    self._place.resources, finish, preferences.worker_timeout, alike[0].decision.id
+                )
             except StoreError as error:
                 self._give_back([one.decision for one in ended if one.decision.id not in accepted], error)
                 raise
+        if stale := [one.decision for one in ended if one.decision.id not in accepted]:
+            stale_results(stale)
         return accepted
 
-    def _finish_alike(self, name: str, ended: Sequence[Ended]) -> set[str]:
-        preferences = self._slot.actor(name).preferences
-        accepted = through_outage(
-            self._resources,
-            lambda: self._store.decision_batches.finish(
-                [_pair(one) for one in ended],
-                accept_first=preferences.accept_first,
-                worker=self._slot.holder,
-                apply_timeout=self._resources.settings.apply_timeout,
-            ),
-            preferences.worker_timeout,
-            ended[0].decision.id,
-        )
-        self.results |= {
-            one.decision.id: Result.FINISHED if one.decision.id in accepted else Result.STALE_RESULT for one in ended
-        }
-        metrics.ATTEMPTS.labels(name, Result.FINISHED.value).inc(len(accepted))
-        if len(accepted) < len(ended):
-            stale_results([one.decision for one in ended if one.decision.id not in accepted])
-            metrics.ATTEMPTS.labels(name, Result.STALE_RESULT.value).inc(len(ended) - len(accepted))
-        if log.isEnabledFor(logging.INFO):
-            for one in ended:
-                with attempting(one.decision):
-                    self._tell(one.decision)
-        return accepted
-
-    def _tell(self, decision: Decision) -> None:
-        took, told = self._took.pop(decision.id, 0.0), "%s %s attempt %d: %s in %.3f s"
-        log.debug(told, decision.actor, decision.id, decision.attempts, self.results[decision.id].value, took)
+    def _close(self, done: Sequence[tuple[ClaimedTask, Tried]], accepted: set[str]) -> None:
+        """Count what came of attempts, and tell it."""
+        counts = Counter[tuple[str, Result]]()
+        for here, tried in done:
+            decision, result = here.decision, tried.result
+            if tried.ended is not None and decision.id not in accepted:
+                result = Result.STALE_RESULT
+            self.results[decision.id] = result
+            counts[decision.actor, result] += 1
+            if tried.damaged is not None and result is Result.FAILED:  # else it is not its task any more
+                log.error("%s %s: %s", decision.actor, decision.id, tried.damaged)
+            self._span.end_as(result.value, tried.kind)
+            took = self._took.pop(decision.id, 0.0)
+            if log.isEnabledFor(logging.DEBUG):
+                told = "%s %s attempt %d: %s in %.3f s"
+                with attempting(decision):
+                    log.debug(told, decision.actor, decision.id, decision.attempts, result.value, took)
+        for (actor, result), count in counts.items():
+            metrics.ATTEMPTS.labels(actor, result.value).inc(count)
 
     def _give_back(self, decisions: Sequence[Decision], error: Exception | None = None) -> None:
         """Requeue what was claimed and is not run, or whose end could not be written."""
-        if decisions:
-            requeue_unrun(self._resources, {one.id: pass_of(one) for one in decisions}, self._slot.holder, error)
+        self._place.give_back([one for one in decisions if self._held.pop(one.id, None) is not None], error)
 
 
 def is_plain(tried: Tried) -> bool:
@@ -201,10 +244,17 @@ def is_plain(tried: Tried) -> bool:
     return sum(len(child.args) for child in children) <= SMALL
 
 
-def _pair(ended: Ended) -> tuple[Decision, Outcome]:
-    assert ended.decision.outcome is not None, "what is plain has one"
-    return ended.decision, ended.decision.outcome
+def _made_ready(tried: Tried) -> Iterator[str]:
+    """Actors of tasks that a task made ready. One that is slow is run where it became ready, without a message, and by
+    many slots at once: so is what makes it ready."""
+    if tried.ended is not None:
+        children = tried.ended.decision.children
+        yield from (child.actor for child in children if not (child.deps or child.eta or child.delay))
+        yield from tried.ended.task.unlocks.values() if not children else ()
 
 
-def _nothing() -> None:
-    return
+def _may_make_ready(ended: Ended) -> bool:
+    decision = ended.decision
+    if ended.successor is not None:
+        return False  # that is ready, and claimed
+    return bool(decision.children or ended.task.dependents or ended.failed or decision.restarts)

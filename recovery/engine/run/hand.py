@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from recovery.engine.steps import ClaimedTask, Ended
+from recovery.engine.run.trying import Tried
+from recovery.engine.steps import ClaimedTask
 from recovery.records import Decision
 from recovery.threads import Background
 
@@ -40,7 +41,7 @@ class Hand:
 
     def __init__(self, claimed: Sequence[ClaimedTask]) -> None:
         self._lock = threading.Lock()
-        self._left, self._ended = deque(claimed), list[tuple[ClaimedTask, Ended]]()
+        self._left, self._ended = deque(claimed), list[tuple[ClaimedTask, Tried]]()
         self._until = time.monotonic() + LONGEST
         self._running: Decision | None = None
         self._since = 0.0
@@ -62,13 +63,13 @@ class Hand:
             self._running, self._since = here.decision, time.monotonic()
             return here
 
-    def keep(self, here: ClaimedTask, ended: Ended) -> None:
-        """What ran has ended so."""
+    def keep(self, here: ClaimedTask, tried: Tried) -> None:
+        """What ran has come to this."""
         with self._lock:
             self._running = None
-            self._ended.append((here, ended))
+            self._ended.append((here, tried))
 
-    def empty(self) -> tuple[list[tuple[ClaimedTask, Ended]], list[Decision]]:
+    def empty(self) -> tuple[list[tuple[ClaimedTask, Tried]], list[Decision]]:
         """What has ended, and what has not begun: whoever gets it sees to it."""
         with self._lock:
             ended, left = self._ended, [here.decision for here in self._left]

@@ -1,292 +1,225 @@
-"""One attempt: claim, run, finish, then apply; and perhaps the next task of the same process (docs/records.md).
+"""A slot does the task of a message, and goes on with what else is queued for its actor, while these tasks are short
+(docs/records.md, 'The order of writes').
 
-What comes of it is told by name, so that the worker can count it. An actor's exception, of whatever kind, ends its
-task with an error, or has it tried again (`retrying`); an exception of the database ends the attempt only, and what it
-held is given back.
+    pop hints → claim all → run all, and what becomes ready by them (`batch`) → pop hints …
 
-A task that this one makes ready, and whose queue this worker serves, is claimed at once and run in the same
-place (`Slot`): it needs no message, no other worker, and no second look at the value it waited for. If it was
-seen being scheduled here, it need not even be read: finishing the one and claiming the other is one round trip.
+Short tasks are taken one by one, quick ones some dozens at once. Hints are taken from Redis past Celery: nothing is
+lost with them, since what is queued is queued in MongoDB.
+
+What comes of a message's task is told by name, so that the worker can count it. An actor's exception, of whatever kind,
+ends its task with an error, or has it tried again (`retrying`); an exception of the database ends the attempt only, and
+what it held is given back.
+
+Of a slot that is killed its worker knows which task it ran; the others count no timeout. A batch runs many tasks before
+any of their ends is written, and all that ran are run again, so only tasks of actors whose lost attempts may be done
+again are run in batches of more than one.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from recovery import metrics, tracing
 from recovery.engine.actors.actor import Actor
-from recovery.engine.actors.call import Host, pass_of
-from recovery.engine.actors.context import attempting
-from recovery.engine.apply.outbox import Applier
-from recovery.engine.isolation import is_of_servers, tell
-from recovery.engine.outages import through_outage
+from recovery.engine.actors.call import Host
+from recovery.engine.apply.outbox import Outbox
+from recovery.engine.isolation import tell
 from recovery.engine.resources import Resources
-from recovery.engine.run.batches import Batches, observe_wait
-from recovery.engine.run.trying import Result, Trying, stale_result
-from recovery.engine.steps import ClaimedTask, Ended, Take, put_back, requeue_unrun
+from recovery.engine.run.batch import Batch
+from recovery.engine.run.hand import Watch
+from recovery.engine.run.pace import Pace
+from recovery.engine.run.place import Place
+from recovery.engine.run.trying import Result
+from recovery.engine.steps import put_back, requeue_unrun
 from recovery.errors import DamagedRecord, StoreError, StoreUnavailable
 from recovery.queue import MessageId
-from recovery.records import ActorPreferences, Decision
-from recovery.records.ids import is_pass, is_record_id, new_pass, record_id
+from recovery.records import Decision
+from recovery.records.ids import is_pass, is_record_id
 from recovery.store.views.overview import time_limit
 
 log = logging.getLogger(__name__)
 
-CONTINUE_FOR = 0.5
-"""Seconds from a message's claim during which ready tasks are run on the spot. A bound, so that a long process
-shares the worker with the queue: it waits as long for others as others wait for it."""
+GO_ON_FOR = 0.5
+"""Seconds from a message on during which a slot takes other tasks by itself: of the message's queue, and those that
+become ready. A bound, so that a long process shares the worker with the queue. Celery takes from all queues in turn, so
+another queue's messages wait for so long at most."""
+
+_IN_VAIN = frozenset({Result.STALE_MESSAGE, Result.BLOCKED, Result.REFUSED})
+
+Hints = Callable[[str, int], Sequence[MessageId]]
+"""Given a queue, up to so many of the messages that come next in it, taken out of it; none if Redis is away."""
 
 
-MAX_UNCOUNTED = 20
-"""Claims of a task after which it is not given back any more by processes that can't run it. The task itself may be to
-blame, and has to end: from then on each claim counts as a lost attempt."""
+def no_hints(_queue: str, _most: int) -> Sequence[MessageId]:
+    """Hints of one that does nothing but what it is told."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """What all slots of one process share: where they take tasks by themselves, and what they have seen of these."""
+
+    hints: Hints = no_hints
+    pace: Pace = field(default_factory=lambda: Pace(1))
+    watch: Watch = field(default_factory=Watch)
 
 
 class Slot:
-    """A place that attempts run in: one pool process or thread, on behalf of one holder of claims."""
+    """Attempts in one pool process or thread."""
 
     def __init__(
         self,
         resources: Resources,
-        applier: Applier,
+        outbox: Outbox,
         actors: Mapping[str, Actor[..., Any]],
         holder: str,
         host: Host | None = None,
-        batches: Batches | None = None,
+        intake: Intake | None = None,
     ) -> None:
-        """`actors` are those whose queues this worker serves; `holder` is no other slot's while this one runs. With
-        `batches` it goes on with what else is queued, where its tasks prove short."""
-        self._resources, self._applier, self._actors, self.holder = resources, applier, actors, holder
-        self.host = host or Host()
-        self.trying = Trying(resources, actors, self.host)
-        self._batches = batches
-        self._held: Decision | None = None
+        """`actors` are those whose queues this worker serves; `holder` is no other slot's while this one runs. Without
+        an `intake` it does nothing but what it is told, and what becomes ready by that."""
+        self._resources, self._outbox = resources, outbox
+        self._place, self._intake = Place(resources, actors, holder, host), intake or Intake()
 
-    def run(self, actor: Actor[..., Any], decision_id: str, pass_key: str) -> Result:
-        """Do the task of a message, if its pass is still the current one. Errors of servers are raised.
+    @property
+    def host(self) -> Host:
+        """The process that this is a part of."""
+        return self._place.host
 
-        The result is that of the message's task; of those run after it, the metrics tell. BLOCKED: nothing was done,
-        and the message is to be given back.
-        """
-        if self._batches is None:
-            return self.run_alone(actor, decision_id, pass_key)
-        return self._batches.run(self, actor, MessageId(decision_id, pass_key, None))
-
-    def run_alone(self, actor: Actor[..., Any], decision_id: str, pass_key: str, until: float = math.inf) -> Result:
-        """The same of this task, and of those that it makes ready: begun for a while, and not after `until`."""
-        if not (is_record_id(decision_id) and is_pass(pass_key)):
-            metrics.STALE.labels("message").inc()
-            return Result.STALE_MESSAGE  # none of ours: to MongoDB it might be a query
-        # Held from before it is claimed: a claim whose reply is lost took place, perhaps, and is given back.
-        self._held = Decision(id=decision_id, actor=actor.name, pass_key=pass_key)
-        try:
-            if self._resources.store.preferences.is_blocked(actor.name):
-                return Result.BLOCKED
-            actor = self.as_set(actor)
-            claimed = self._claim(actor.name, decision_id, pass_key, actor.preferences)
-            if claimed is None:
-                metrics.STALE.labels("message").inc()
-                return Result.STALE_MESSAGE
-            self._held = claimed
-            observe_wait(claimed)
-            result = self._run_on(actor, claimed, min(until, time.monotonic() + CONTINUE_FOR))
-        except DamagedRecord as damage:  # of the claim itself; at its deadline it is seen to
-            tell(decision_id, damage)
-            return Result.NOT_READY
-        except StoreError as error:
-            if self._held is not None:
-                self._give_back(self._held, error)
-            raise
-        except Exception as error:  # its deadline stands, unless it is this process's fault
-            if not is_of_servers(error):
-                self.was_not_done(self._held, decision_id, error)
-            raise
-        self.host.was_done()
-        return result
-
-    def was_not_done(self, held: Decision | None, decision_id: str, error: Exception) -> None:
-        """Note a task that could not be run here for an error that is neither its function's nor a server's."""
-        may_be_given_back = held is not None and held.attempts <= MAX_UNCOUNTED
-        self.host.was_not_done(
-            held.id if held else decision_id, held.pass_key if held and may_be_given_back else None, error
-        )
+    @property
+    def last(self) -> str | None:
+        """The task that was called last."""
+        return self._place.trying.last
 
     def give_back_unrun(self, passes: Mapping[str, str], error: Exception) -> None:
         """Requeue {decision: pass} of what this process could not run for this error. It counts as no attempt, and
         comes again after a while. Raises StoreError."""
         if passes:
-            requeue_unrun(self._resources, passes, self.holder, error)
+            requeue_unrun(self._resources, passes, self._place.holder, error)
 
-    def _claim(self, name: str, decision_id: str, pass_key: str, its: ActorPreferences) -> Decision | None:
-        """Claim the task of a message; None: the message is stale. In time, or the message is another worker's."""
-        decisions = self._resources.store.decisions
+    def run(self, actor: Actor[..., Any], decision_id: str, pass_key: str) -> Result:
+        """Do the task of a message, if its pass is still the current one, and what else is queued for its actor, as
+        long as that is short, and for a while. Errors of servers are raised.
+
+        The result is that of the message's task; of those run after it, the metrics tell. BLOCKED: nothing was done,
+        and the message is to be given back.
+        """
+        first, until = MessageId(decision_id, pass_key, None), time.monotonic() + GO_ON_FOR
+        if not _is_message(first):
+            metrics.STALE.labels("message").inc()
+            return Result.STALE_MESSAGE
+        room = self._room(actor)
+        more = self._intake.hints(actor.name, room - 1) if room > 1 else ()
+        came_of = self._run(actor, [first, *more], until)
+        result, is_more = came_of.get(first, Result.CLAIM_LOST), len(more) == room - 1
+        self._put_back(more, came_of, actor)
+        while is_more and time.monotonic() < until and self._goes_on(actor, came_of):
+            room = self._room(actor)
+            more = self._intake.hints(actor.name, room)
+            came_of = self._run(actor, more, until)
+            self._put_back(more, came_of, actor)
+            is_more = len(more) == room
+        return result
+
+    def _room(self, actor: Actor[..., Any]) -> int:
+        """How many tasks of an actor to take now."""
+        room = self._intake.pace.room(actor.name)
+        if room == 1 or tracing.is_on():
+            return 1
+        return room if self._place.as_set(actor).preferences.restarts_lost_attempts else 1
+
+    def _goes_on(self, actor: Actor[..., Any], came_of: Mapping[MessageId, Result]) -> bool:
+        """Whether to take others. Of stale messages only Celery's are counted, and dropped where there are many. What
+        can't be processed has no result, and is given back: it would come again."""
+        if not self._intake.pace.is_short(actor.name) or _IN_VAIN.issuperset(came_of.values()):
+            return False
+        return not self._place.is_blocked(actor.name)
+
+    def _put_back(
+        self, taken: Iterable[MessageId], came_of: Mapping[MessageId, Result], actor: Actor[..., Any]
+    ) -> None:
+        """What was taken of an actor that was blocked just then comes first when it is taken up again."""
+        blocked = [one for one in taken if came_of.get(one) is Result.BLOCKED]
+        put_back(self._resources, actor.name, [(one.decision_id, one.pass_key) for one in blocked])
+
+    def _run(self, actor: Actor[..., Any], messages: Sequence[MessageId], until: float) -> Mapping[MessageId, Result]:
+        """Do the tasks of messages; what came of each, but of those that were given back. Of two messages of one task
+        one is stale, and nobody knows which: each is looked at by itself. If an error is raised, the messages that were
+        not begun are put back."""
+        known = [one for one in messages if _is_message(one)]
+        came_of = dict.fromkeys((one for one in messages if not _is_message(one)), Result.STALE_MESSAGE)
+        metrics.STALE.labels("message").inc(len(came_of))
+        of_task = Counter(one.decision_id for one in known)
+        together = [one for one in known if of_task[one.decision_id] == 1]
+        portions = [together] if together else []
+        portions += [[one] for one in known if of_task[one.decision_id] > 1]
+        waiting = dict.fromkeys(known)
+        try:
+            while portions:
+                some = portions.pop(0)
+                if self._place.is_blocked(actor.name):
+                    came_of |= dict.fromkeys(some, Result.BLOCKED)
+                    continue
+                results = self._run_together(self._place.as_set(actor), some, until, waiting)
+                came_of |= results
+                portions += [[one] for one in some if one in waiting]
+        except Exception:
+            put_back(self._resources, actor.name, [(one.decision_id, one.pass_key) for one in waiting])
+            raise
+        return came_of
+
+    def _run_together(
+        self, actor: Actor[..., Any], messages: Sequence[MessageId], until: float, waiting: dict[MessageId, None]
+    ) -> dict[MessageId, Result]:
+        """Do the tasks of messages together; what came of each, but of those that were given back. Of `waiting`
+        messages it takes out all but those that were not claimed, and are to be looked at by themselves."""
+        passes = {one.decision_id: one.pass_key for one in messages}
+        for one in messages:  # where they can't be claimed they are put back there
+            del waiting[one]
+        try:
+            claimed = self._claim(actor, passes)
+        except DamagedRecord as damage:  # of the only one; at its deadline it is seen to
+            tell(messages[0].decision_id, damage)
+            return dict.fromkeys(messages, Result.NOT_READY)
+        missing = passes.keys() - {one.id for one in claimed}
+        waiting |= dict.fromkeys(one for one in messages if one.decision_id in missing)
+        batch = Batch(self._place, self._outbox, self._intake.pace, self._intake.watch)
+        batch.run(claimed, until)
+        stale = missing - self._still_queued(missing, passes) if len(messages) > 1 else missing
+        metrics.STALE.labels("message").inc(len(stale))
+        results = {one: Result.STALE_MESSAGE for one in messages if one.decision_id in stale}
+        for one in results:
+            del waiting[one]
+        return results | {one: batch.results[one.decision_id] for one in messages if one.decision_id in batch.results}
+
+    def _claim(self, actor: Actor[..., Any], passes: Mapping[str, str]) -> list[Decision]:
+        """Claim the tasks of messages. In time, or the messages are another worker's."""
+        decisions, its, holder = self._resources.store.decisions, actor.preferences, self._place.holder
         try:
             with time_limit(self._resources.settings.claim_within):
-                return decisions.claim(name, decision_id, pass_key, self.holder, its.worker_timeout, its.task_limit)
-        except StoreUnavailable:
-            put_back(self._resources, name, [(decision_id, pass_key)])
+                claimed = decisions.claim(actor.name, passes, holder, its.worker_timeout, its.task_limit)
+        except StoreError as error:
+            if isinstance(error, StoreUnavailable):
+                put_back(self._resources, actor.name, passes.items())
+            requeue_unrun(self._resources, passes, holder, error)  # it took place, perhaps
             raise
+        for decision in claimed:
+            if decision.claimed_at is not None and decision.queued_at is not None:
+                waited = (decision.claimed_at - decision.queued_at).total_seconds()
+                metrics.QUEUE_SECONDS.labels(decision.actor).observe(max(0.0, waited))
+        return claimed
 
-    def _run_on(self, actor: Actor[..., Any], claimed: Decision, until: float) -> Result:
-        if not self._may_begin(claimed):
-            return Result.CLAIM_LOST
-        first, following = self._attempt(actor, ClaimedTask(claimed), until)
-        while following is not None and self._may_begin(following.decision):
-            _, following = self._attempt(self.actor(following.decision.actor), following, until)
-        return first
+    def _still_queued(self, missing: Collection[str], passes: Mapping[str, str]) -> set[str]:
+        """Those of these that are still queued under {decision: pass}: they are to be claimed alone."""
+        queued = self._resources.store.decisions.queued_passes(missing) if missing else {}
+        return {key for key, pass_key in queued.items() if pass_key == passes[key]}
 
-    def _may_begin(self, claimed: Decision) -> bool:
-        """Whether a task that was claimed may still be begun. If its actor was blocked meanwhile it is given back,
-        because a worker confirms a block once its slots can read of it."""
-        if not self._resources.store.preferences.is_blocked(claimed.actor):
-            return True
-        self._give_back(claimed)
-        self._held = None
-        return False
 
-    def _give_back(self, decision: Decision, error: Exception | None = None) -> None:
-        requeue_unrun(self._resources, {decision.id: pass_of(decision)}, self.holder, error)
-
-    def _attempt(self, actor: Actor[..., Any], here: ClaimedTask, until: float) -> tuple[Result, ClaimedTask | None]:
-        """Run a task that is in hand and write its end; what is in hand then."""
-        with attempting(here.decision), tracing.attempt(here.decision) as span:
-            return self._run_one(actor, here, until, span)
-
-    def _run_one(
-        self, actor: Actor[..., Any], here: ClaimedTask, until: float, span: tracing.Traced
-    ) -> tuple[Result, ClaimedTask | None]:
-        decision, following, began = here.decision, None, time.perf_counter()
-        tried = self.trying.run(actor, here, span, self._let_go)
-        result, took = tried.result, time.perf_counter() - began
-        if tried.ended is not None:
-            result, following = self.end(actor, tried.ended, here, until)
-        if self._batches is not None:
-            self._batches.note_alone(actor, tried, took, time.perf_counter() - began - took)
-        if tried.damaged is not None and result is Result.FAILED:  # else it is not its task any more, and all is well
-            log.error("%s %s: %s", actor.name, decision.id, tried.damaged)
-        metrics.ATTEMPTS.labels(actor.name, result.value).inc()
-        span.end_as(result.value, tried.kind)
-        told = "%s %s attempt %d: %s in %.3f s"
-        log.debug(told, actor.name, decision.id, decision.attempts, result.value, time.perf_counter() - began)
-        return result, following
-
-    def _let_go(self) -> None:
-        self._held = None
-
-    def end(
-        self, actor: Actor[..., Any], ended: Ended, here: ClaimedTask, until: float
-    ) -> tuple[Result, ClaimedTask | None]:
-        """Finish, and have the effects applied; perhaps claim a task of those that became ready."""
-        foreseen = self._foreseen(ended, here) if time.monotonic() < until else None
-        accepted, taken = self._finish(actor, ended, foreseen)
-        self._held = taken
-        if not accepted:
-            return stale_result(ended.decision), None
-        assert ended.decision.outcome is not None
-        result = Result.FAILED if ended.decision.outcome.error else Result.FINISHED
-        if taken is not None:
-            self.submit(replace(ended, successor=taken.task_id))
-        else:
-            taken = self._hand_on(ended, may_take=time.monotonic() < until)
-        return result, here.followed_by(taken, ended) if taken is not None else None
-
-    def _finish(self, actor: Actor[..., Any], ended: Ended, foreseen: Decision | None) -> tuple[bool, Decision | None]:
-        """Write the end of an attempt: whether it was accepted, and the task claimed with it."""
-        decisions, decision, outcome = self._resources.store.decisions, ended.decision, ended.decision.outcome
-        assert outcome is not None
-        options: Any = {
-            "accept_first": actor.preferences.accept_first,
-            "worker": self.holder,
-            "apply_timeout": self._resources.settings.apply_timeout,
-        }
-        if foreseen is not None:
-            its, foreseen = self.actor(foreseen.actor), foreseen.evolve(pass_key=new_pass())
-            timeout, limit = its.preferences.worker_timeout, its.preferences.task_limit
-            try:
-                return decisions.finish_and_claim(decision, outcome, foreseen, timeout, limit, **options)
-            except StoreError as error:  # a compare-and-set: written alone below, it says whether it was there already
-                log.warning("%s: its end may not be written (%s); trying again", decision.id, error)
-        # The work is done; an outage shorter than the time it was given must not throw it away.
-        accepted = through_outage(
-            self._resources,
-            lambda: decisions.finish(decision, outcome, decision.children, **options),
-            actor.preferences.worker_timeout,
-            decision.id,
-        )
-        if foreseen is not None:
-            self._give_back(foreseen)  # if it was claimed: the answer that would tell was lost
-        return accepted, None
-
-    def _foreseen(self, ended: Ended, here: ClaimedTask) -> Decision | None:
-        """A task that waits for nothing but this one, is served here, and is known as it was first written."""
-        if ended.failed or ended.decision.children:
-            return None
-        for task, name in ended.task.unlocks.items():
-            first = here.scheduled.get(record_id(ended.process_id, task))
-            if first is not None and self.may_take(name) and first.call and not (first.eta or first.delay):
-                return first
-        return None
-
-    def _hand_on(self, ended: Ended, *, may_take: bool) -> Decision | None:
-        """Have a decision applied; a task of those that became ready, claimed to be run here."""
-        if not (ended.decision.children or ended.task.dependents or ended.failed or ended.decision.restarts):
-            return self.submit(ended, beside=True)
-        if not may_take:
-            return self.submit(ended)
-        if ended.task.unlocks and not ended.failed and not ended.decision.children:
-            # Ready whatever the graph says: it can learn that later, with what comes next.
-            unlocked = {record_id(ended.process_id, task): actor for task, actor in ended.task.unlocks.items()}
-            if (taken := self._take(unlocked, ended.decision.epoch)) is not None:
-                self.submit(replace(ended, successor=taken.task_id))
-                return taken
-        return self.submit(ended, self._take)
-
-    def submit(self, ended: Ended, take: Take | None = None, *, beside: bool = False) -> Decision | None:
-        """Have the applier apply it, `beside` if nothing becomes ready by it. Its end is accepted: what can't be
-        applied, for what another program wrote, is no error of this attempt, and is tried again at its deadline.
-        Errors of servers are raised."""
-        try:
-            return self._applier.submit_beside(ended) if beside else self._applier.submit(ended, take)
-        except Exception as error:
-            if is_of_servers(error):
-                raise
-            tell(ended.decision.id, error)
-        if take is not None and self._held is not None:  # claimed before it failed
-            self._give_back(self._held)
-            self._held = None
-        return None
-
-    def _take(self, ready: Mapping[str, str], epoch: int) -> Decision | None:
-        """Claim the first ready task that this worker serves. One try: whoever was first has it."""
-        for decision_id, name in ready.items():
-            if self.may_take(name):
-                pass_key, decisions = new_pass(), self._resources.store.decisions
-                its = self.actor(name).preferences
-                self._held = Decision(id=decision_id, actor=name, pass_key=pass_key)
-                try:
-                    self._held = decisions.claim_ready(
-                        name, decision_id, epoch, pass_key, self.holder, its.worker_timeout, its.task_limit
-                    )
-                except DamagedRecord as damage:  # as with a message
-                    tell(decision_id, damage)
-                    self._held = None
-                return self._held
-        return None
-
-    def may_take(self, name: str) -> bool:
-        """Whether a task of this actor may be run here now."""
-        return name in self._actors and self.host.takes_more and not self._resources.store.preferences.is_blocked(name)
-
-    def actor(self, name: str) -> Actor[..., Any]:
-        """An actor that is served here, as it is set now."""
-        return self.as_set(self._actors[name])
-
-    def as_set(self, actor: Actor[..., Any]) -> Actor[..., Any]:
-        """An actor with the settings that hold now."""
-        preferences = self._resources.store.preferences.actor(actor.preferences)
-        return actor if preferences is actor.preferences else replace(actor, preferences=preferences)
+def _is_message(one: MessageId) -> bool:
+    """Whether it is one of ours: to MongoDB another's might be a query."""
+    return is_record_id(one.decision_id) and is_pass(one.pass_key)

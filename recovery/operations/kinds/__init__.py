@@ -1,7 +1,7 @@
 """The kinds of operations. A module declares all of a kind: its options, what it may run beside, its plan, and what is
 done about it."""
 
-from recovery.engine import Applier, Resources
+from recovery.engine import Outbox, Resources
 from recovery.operations.kinds.aborting import Abort
 from recovery.operations.kinds.base import Kind, Planned, totals_of
 from recovery.operations.kinds.checking import CheckAll
@@ -34,6 +34,6 @@ def why_none(operation: Operation) -> str:
     return f"{count(matching, 'process')} {verb}, and {KINDS[operation.kind].none}"
 
 
-def kind_of(kind: OperationKind, resources: Resources, applier: Applier) -> Kind:
+def kind_of(kind: OperationKind, resources: Resources, outbox: Outbox) -> Kind:
     """What carries out operations of this kind."""
-    return KINDS[kind](resources, applier)
+    return KINDS[kind](resources, outbox)

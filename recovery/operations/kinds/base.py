@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 
-from recovery.engine import Applier, Resources
+from recovery.engine import Outbox, Resources
 from recovery.engine.isolation import in_a_line, is_of_servers
 from recovery.errors import InputError
 from recovery.records import Operation, OperationKind, OperationResult, Process, ResultState, Totals
@@ -81,8 +81,8 @@ class Kind(ABC):
     surveys: bool = False
     """Whether it can plan a range as a whole, where no rate is set."""
 
-    def __init__(self, resources: Resources, applier: Applier) -> None:
-        self.resources, self.applier = resources, applier
+    def __init__(self, resources: Resources, outbox: Outbox) -> None:
+        self.resources, self.outbox = resources, outbox
 
     @abstractmethod
     def plan(self, operation: Operation, process_ids: Sequence[str]) -> Planned:

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
-from recovery.engine import Applier, Resources
+from recovery.engine import Outbox, Resources
 from recovery.operations.kinds.base import described
 from recovery.operations.kinds.checking import CheckAll, by_process
 from recovery.records import (
@@ -38,13 +38,13 @@ TOLD = 500
 PACES = 20
 """Operations whose pace a worker remembers: many more than run at once."""
 
-_paces: WeakKeyDictionary[Applier, dict[int, RequeuePace]] = WeakKeyDictionary()
+_paces: WeakKeyDictionary[Outbox, dict[int, RequeuePace]] = WeakKeyDictionary()
 
 
-def pace_of(operation: Operation, applier: Applier, interval: float) -> RequeuePace:
+def pace_of(operation: Operation, outbox: Outbox, interval: float) -> RequeuePace:
     """The pace at which one process of ours requeues for an operation: one for all of its pages. With one for each, an
     actor's `requeue_rate` would begin anew with every page."""
-    paces = _paces.setdefault(applier, {})
+    paces = _paces.setdefault(outbox, {})
     if operation.id not in paces:
         paces[operation.id] = RequeuePace(interval)
         for oldest in list(paces)[:-PACES]:
@@ -64,8 +64,8 @@ class RepairAll(CheckAll):
         return result.evolve(state=ResultState.ERROR, error=error)
 
     def together(self, operation: Operation, results: Sequence[OperationResult]) -> list[OperationResult]:
-        pace = pace_of(operation, self.applier, self.resources.settings.scan_interval)
-        repairer = Repairer(self.resources, self.applier, f"operation {operation.id}", pace)
+        pace = pace_of(operation, self.outbox, self.resources.settings.scan_interval)
+        repairer = Repairer(self.resources, self.outbox, f"operation {operation.id}", pace)
         return _RepairRun(self.resources, repairer, results).run()
 
 

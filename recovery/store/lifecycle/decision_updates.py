@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recovery.errors import DamagedRecord
 from recovery.records import (
-    Child,
     Decision,
     DecisionState,
-    Outcome,
     Refused,
     RetryState,
     TaskLimit,
@@ -18,7 +16,7 @@ from recovery.records import (
     to_document,
 )
 from recovery.store.client import Document
-from recovery.store.expressions import FIRST_QUEUED, after, literal, plus_one, task_end
+from recovery.store.expressions import FIRST_QUEUED, after, by_id, literal, plus_one, task_end
 
 WAITING, DELAYED = DecisionState.WAITING.value, DecisionState.DELAYED.value
 QUEUED, WORKING = DecisionState.QUEUED.value, DecisionState.WORKING.value
@@ -59,23 +57,6 @@ def work_deadline(timeout: float, limit: TaskLimit | None) -> Document:
     return {"$min": [after(timeout), task_end(limit.seconds)]}
 
 
-def finished(
-    decision: Decision,
-    outcome: Outcome,
-    children: Sequence[Child],
-    accept_first: bool,
-    worker: str,
-    apply_timeout: float,
-    version: str | None,
-) -> tuple[Document, list[Document]]:
-    """Condition and stages of the update that finishes a decision."""
-    guard = may_finish(decision.pass_key, decision.epoch, decision.restarts, accept_first and outcome.error is None)
-    told = literal(to_document(outcome)), literal([to_document(child) for child in children])
-    return {"_id": decision.id, **guard}, finish(
-        *told, worker, apply_timeout, version, in_batch=bool(decision.in_batch)
-    )
-
-
 def may_finish(pass_key: str | Document | None, epoch: int, restarts: int | None, accept_first: bool) -> Document:
     """Whose result is taken: of who has the pass, or one of them; or, with `accept_first`, of any attempt of this life
     (docs/records.md, 'What may be accepted')."""
@@ -87,21 +68,26 @@ def may_finish(pass_key: str | Document | None, epoch: int, restarts: int | None
     return {"$or": [guard, {**life, "state": {"$in": [WORKING, QUEUED, DELAYED]}}]}
 
 
-def finish(
-    outcome: Any, children: Any, worker: str, apply_timeout: float, version: str | None, *, in_batch: bool
-) -> list[Document]:
-    """The stages of a finish with these expressions. The version is set anew: the result may be that of an attempt
-    before the last claim."""
+def finished(ended: Sequence[Decision], worker: str, apply_timeout: float, version: str | None) -> list[Document]:
+    """The stages of the update that finishes these decisions, each with its own outcome and children. The version is
+    set anew: the result may be that of an attempt before the last claim."""
+    outcomes = {one.id: to_document(one.outcome) for one in ended if one.outcome is not None}
+    children = {one.id: [to_document(child) for child in one.children] for one in ended}
     fields = {
         **of_version(version),
         "state": FINISHED,
-        "outcome": {"$mergeObjects": [outcome, {"finishedAt": "$$NOW"}]},
-        "children": children,
+        "outcome": {"$mergeObjects": [_each(outcomes), {"finishedAt": "$$NOW"}]},
+        "children": _each(children) if any(children.values()) else literal([]),
         "recoveryTime": after(apply_timeout),
         "worker": literal(worker),
     }
     stages: list[Document] = [{"$set": fields}]
-    return [*stages, {"$unset": "inBatch"}] if in_batch else stages
+    return [*stages, {"$unset": "inBatch"}] if any(one.in_batch for one in ended) else stages
+
+
+def _each(values: Mapping[str, Any]) -> Document:
+    """Of each record its own of {id: value}."""
+    return by_id(values) if len(values) > 1 else literal(next(iter(values.values())))
 
 
 def retried_later(

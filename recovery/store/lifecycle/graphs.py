@@ -1,14 +1,21 @@
 """Queries and updates of the Graph records, as the life of a task needs them; `graph_recovery` has the others.
 
-An apply is one update, guarded by the epoch and by every applied task being still open: run twice it
-changes nothing the second time. What became ready is worked out by the server
-from the updated graph, so a graph of 10,000 tasks is never read for one of them.
+An apply is one update of a graph, guarded by the epoch and by every applied task being still open: run twice it changes
+nothing the second time. The answer to an update of one graph is what became ready, worked out by the server: a graph of
+10,000 tasks is never read for one of them. Updates of several graphs go in one command, whose answer tells only how
+many changed. So these graphs are read once they are written: small ones as they are, which costs less than to have the
+server work out what is ready. Others may have applied tasks in between: their effects are seen then, too.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from pymongo import UpdateMany, UpdateOne
+from pymongo.errors import BulkWriteError
 
 from recovery.records import Graph, from_document, to_document
 from recovery.store.client import Document
@@ -16,10 +23,16 @@ from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal
 from recovery.store.lifecycle.graph_recovery import IDLE, TOUCHED, GraphRecovery
 from recovery.store.lifecycle.tasks import there_already
-from recovery.store.splitting import update_each
+from recovery.store.splitting import find_keys, is_of_record
 
 FEW = 64
 """Tasks of which it is asked one by one whether they are ready."""
+SMALL = 64 * 1024
+"""Bytes of a graph that is read as a whole, at most."""
+_PARTS: Document = {
+    **dict.fromkeys(("epoch", "notFinished", "links", "finished"), True),
+    "size": {"$bsonSize": "$$ROOT"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,34 +89,74 @@ class Graphs(GraphRecovery):
         found = self._current.find_one({"_id": process_id})
         return from_document(Graph, found) if found else None
 
-    def apply(self, process_id: str, epoch: int, finished: Sequence[Finished]) -> GraphView | None:
-        """Move tasks to finished, add their children and links, set a new idle deadline: one update.
+    def apply(self, ended: Mapping[str, tuple[int, Sequence[Finished]]]) -> dict[str, GraphView]:
+        """Move tasks to finished, add their children and links, set a new idle deadline: one update of each graph.
 
-        None if the guard does not match: another epoch, or one of the tasks is not open (applied already,
-        or not yet registered by its parent). Ask `view` which.
+        Restorable: DECISION_NOT_APPLIED applies again what a failover takes back.
+
+        Args:
+            ended: {process: (epoch, its finished tasks)}.
+
+        Returns:
+            {process: its graph, now}, of those that are applied by this. Of several it may have others, to which
+            somebody applied these tasks before. Not among them is a graph that does not match (another epoch, or one
+            of the tasks is not open: applied already, or not yet registered by its parent), and, of several, one that
+            is large, can't be read, or can't be written. Ask `view` which.
+
+        Raises:
+            RecordTooLarge: The only graph among these outgrows its record.
         """
-        candidates = candidates_of(finished)
+        if len(ended) > 1:
+            self._apply_many(ended)
+            return self._applied(ended)
+        ((process_id, (epoch, finished)),) = ended.items()
+        candidates = _candidates_of(finished)
         found = self._current.find_one_and_update(
-            open_guard(process_id, epoch, finished),
-            apply_stages(finished),
-            projection=projection(finished, candidates),
+            {"_id": process_id, **_all_open(epoch, finished)},
+            _apply_stages(finished),
+            projection=_projection(finished, candidates),
             return_document=True,
         )
-        return decode_view(found, candidates) if found else None
+        return {process_id: _decode_view(found, candidates)} if found else {}
 
-    def complete_alone(self, process_ids: Sequence[str], task: str) -> int:
-        """`apply` of a task that is all that there is of each of these processes, in their first epoch: how many of
-        them are complete by this. The others are as they were."""
-        alone = {"$eq": [{"$size": {"$objectToArray": "$notFinished"}}, 1]}
-        guard: Document = {"epoch": 0, f"notFinished.{task}": {"$exists": True}, "finished": [], "failed": {}}
-        stages = [{"$set": {"notFinished": literal({}), "links": literal({}), "finished": [literal(task)], **TOUCHED}}]
-        return update_each(self._current, process_ids, {**guard, "$expr": alone}, stages).count
+    def _apply_many(self, ended: Mapping[str, tuple[int, Sequence[Finished]]]) -> None:
+        # Graphs of processes of one task are all changed in the same way: one update for them is a third as dear.
+        alike: dict[str, list[str]] = defaultdict(list)
+        for process_id, what in ended.items():
+            alike[repr(what)].append(process_id)
+        updates: list[UpdateOne | UpdateMany] = []
+        for ids in alike.values():
+            epoch, finished = ended[ids[0]]
+            guard, stages = _all_open(epoch, finished), _apply_stages(finished)
+            if len(ids) == 1:
+                updates.append(UpdateOne({"_id": ids[0], **guard}, stages))
+            else:
+                updates.append(UpdateMany({"_id": {"$in": ids}, **guard}, stages, hint="_id_"))
+        try:
+            self._current.bulk_write(updates, ordered=False)
+        except BulkWriteError as error:
+            if not is_of_record(error):
+                raise
+            if len(updates) < len(ended):  # of those that are alike some are not written
+                for some in ended.items():
+                    self._apply_many(dict([some]))
+            # By itself it is told why.
+
+    def _applied(self, ended: Mapping[str, tuple[int, Sequence[Finished]]]) -> dict[str, GraphView]:
+        small = {"$expr": {"$lte": [{"$bsonSize": "$$ROOT"}, SMALL]}}
+        views: dict[str, GraphView] = {}
+        for found in find_keys(self._current, ended, _PARTS, small):
+            epoch, finished = ended[found["_id"]]
+            view = _view_of(found, finished)
+            if view is not None and view.applied and view.epoch == epoch:
+                views[found["_id"]] = view
+        return views
 
     def view(self, process_id: str, finished: Sequence[Finished]) -> GraphView | None:
         """The graph as far as these tasks are concerned, without a change; None if there is no graph."""
-        candidates = candidates_of(finished)
-        found = self._current.find_one({"_id": process_id}, projection(finished, candidates))
-        return decode_view(found, candidates) if found else None
+        candidates = _candidates_of(finished)
+        found = self._current.find_one({"_id": process_id}, _projection(finished, candidates))
+        return _decode_view(found, candidates) if found else None
 
     def open_among(self, process_id: str, epoch: int, tasks: Sequence[str]) -> set[str]:
         """Those of these tasks that are open in a process's graph, if it is of this epoch."""
@@ -136,12 +189,12 @@ class Graphs(GraphRecovery):
         return self._current.find_one(noted, {"_id": True}) is not None
 
 
-def open_guard(process_id: str, epoch: int, finished: Sequence[Finished]) -> Document:
-    """The graph of this process, if it is of this epoch and all of these tasks are open in it."""
-    return {"_id": process_id, "epoch": epoch, **{f"notFinished.{one.task}": {"$exists": True} for one in finished}}
+def _all_open(epoch: int, finished: Sequence[Finished]) -> Document:
+    """A graph of this epoch in which all of these tasks are open."""
+    return {"epoch": epoch, **{f"notFinished.{one.task}": {"$exists": True} for one in finished}}
 
 
-def apply_stages(finished: Sequence[Finished]) -> list[Document]:
+def _apply_stages(finished: Sequence[Finished]) -> list[Document]:
     applied = {one.task for one in finished}
     opened = {child: "$$NOW" for one in finished for child in one.children}
     links: Document = {}
@@ -165,11 +218,11 @@ def apply_stages(finished: Sequence[Finished]) -> list[Document]:
     return [{"$set": changes}, {"$unset": removed}]
 
 
-def candidates_of(finished: Sequence[Finished]) -> tuple[str, ...]:
+def _candidates_of(finished: Sequence[Finished]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(candidate for one in finished for candidate in one.candidates))
 
 
-def projection(finished: Sequence[Finished], candidates: Sequence[str]) -> Document:
+def _projection(finished: Sequence[Finished], candidates: Sequence[str]) -> Document:
     """A projection worked out by the server: what is ready of these, and flags, not the graph."""
     tasks = [one.task for one in finished]
     return {
@@ -195,7 +248,7 @@ def _ready_of_many(candidates: Sequence[str]) -> Document:
     return {"$setDifference": [literal(list(candidates)), {"$map": {"input": waiting, "in": "$$this.k"}}]}
 
 
-def decode_view(found: Document, candidates: Sequence[str]) -> GraphView:
+def _decode_view(found: Document, candidates: Sequence[str]) -> GraphView:
     ready = frozenset(found["ready"])
     return GraphView(
         epoch=found["epoch"],
@@ -206,3 +259,25 @@ def decode_view(found: Document, candidates: Sequence[str]) -> GraphView:
         finished=found["finished"],
         size=found["size"],
     )
+
+
+def _view_of(found: Document, finished: Sequence[Finished]) -> GraphView | None:
+    """What `view` has the server work out, of a graph that was read; None of one that another program wrote."""
+    links, over, left, epoch = (found.get(name) for name in ("links", "finished", "notFinished", "epoch"))
+    if not (isinstance(links, dict) and isinstance(over, list) and isinstance(left, dict) and isinstance(epoch, int)):
+        return None
+    tasks = [one.task for one in finished]
+    applied = set(tasks) <= {one for one in over if isinstance(one, str)}
+    return GraphView(
+        epoch=epoch,
+        registered=applied or tasks[0] in left,
+        applied=applied,
+        ready=tuple(one for one in _candidates_of(finished) if _is_empty(links.get(one))),
+        complete=not left,
+        finished=len(over),
+        size=found["size"],
+    )
+
+
+def _is_empty(links: Any) -> bool:
+    return links is None or links == {}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple
@@ -28,6 +30,7 @@ from recovery.store.concerns import certain, committed
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import (
     after,
+    by_id,
     literal,
 )
 from recovery.store.lifecycle.process_deadlines import ProcessDeadlines
@@ -56,6 +59,15 @@ class Standing(NamedTuple):
     custom_id: str | None
     mark: Mark | None
     """How it is marked to be removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Which processes were finished by an update, and which are finished: by this one, or before. The first may lack
+    some, where two were at it in the same millisecond."""
+
+    by_this: set[str]
+    there: set[str]
 
 
 @translated
@@ -206,10 +218,11 @@ class Processes(ProcessDeadlines):
         found = find_keys(self._committed, process_ids, {"args": False})
         return {document["_id"]: brief_of(document) for document in found}
 
-    def ending(self, process_id: str) -> tuple[Process, int] | None:
-        """The process of this id, briefly, and the bytes that its arguments take."""
-        found = self._current.find_one({"_id": process_id}, ENDING)
-        return (brief_of(found), found["bytes"]) if found else None
+    def ending(self, process_ids: Iterable[str]) -> dict[str, tuple[Process, int]]:
+        """{process: it, briefly, and the bytes that its arguments take}, of those that are there and can be read."""
+        found = list(find_keys(self._current, process_ids, ENDING))
+        sizes = {document["_id"]: document["bytes"] for document in found}
+        return {process.id: (process, sizes[process.id]) for process in readable(Process, found, brief_of)}
 
     def shown(self, process_id: str, length: int) -> tuple[Process, int, DamagedRecord | None] | None:
         """Return a process for people to look at, as a majority has it; None only if there is none for certain.
@@ -271,9 +284,24 @@ class Processes(ProcessDeadlines):
         over = find_keys(self._committed, process_ids, {"_id": True}, {"state": {"$ne": RUNNING}})
         return [document["_id"] for document in over]
 
-    def finish(self, process_id: str, epoch: int, result: str) -> bool:
-        """running → finished with this result; False if it no longer runs in this epoch."""
-        return self._end(process_id, epoch, {"state": ProcessState.FINISHED.value, "result": result})
+    def finish(self, results: Mapping[str, str], epoch: int, reopened: int | None) -> Ends:
+        """running → finished, {process: its result}, of those that still run in this epoch and were reopened so many
+        times."""
+        guard: Document = {"state": RUNNING, "epoch": epoch, "reopened": reopened}
+        told = by_id(results) if len(results) > 1 else literal(next(iter(results.values())))
+        stages: list[Document] = [
+            {"$set": {"state": FINISHED, "result": told, "endedAt": "$$NOW"}},
+            {"$unset": "recoveryTime"},
+        ]
+        written = update_each(self._committed, list(results), guard, stages)
+        if written.whole and written.count == len(results):
+            return Ends(set(results), set(results))
+        found = list(find_keys(self._committed, results, {"endedAt": True}, {"state": FINISHED}))
+        # The server's time is the same for the whole of an update.
+        moments = Counter(one.get("endedAt") for one in found)
+        ours = [at for at, count in moments.items() if count == written.count and at is not None]
+        by_this = {one["_id"] for one in found if len(ours) == 1 and one.get("endedAt") == ours[0]}
+        return Ends(by_this, {one["_id"] for one in found})
 
     def break_(
         self,

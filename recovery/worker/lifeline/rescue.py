@@ -95,7 +95,7 @@ class Rescue:
             ran = death.ran.decision_id if death.ran is not None else None
             if death.how or ran:
                 resources.store.decisions.note_lost(holder, death.how, ran)
-            repairer = Repairer(resources, self._app.applier)
+            repairer = Repairer(resources, self._app.outbox)
             # A slot has no record that could be counted.
             done = rescue(resources, repairer, [holder], metrics.WORKERS_LOST.inc)
             return bool(done or given_back)
