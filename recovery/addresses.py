@@ -56,7 +56,7 @@ _PLAIN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address that can be read in a single way, in parts; percent-encoded as it was written."""
+    """The parts of an address that can be read in a single way, percent-encoded as they were written."""
 
     scheme: str
     user: str | None
@@ -78,7 +78,7 @@ def _is_shown(name: str, value: str) -> bool:
 
 
 def read(address: str) -> Address | None:
-    """The parts of an address, or None for one that can't be read for certain."""
+    """Return the parts of an address; None if it can't be read for certain."""
     found = _ADDRESS.fullmatch(address)
     if found is None or not all(map(_is_place, found["hosts"].split(","))):
         return None
@@ -96,7 +96,7 @@ _OF_A_SET = re.compile(
 
 
 def direct(address: str, place: str) -> str:
-    """An address of MongoDB as that of one of its servers, `host:port`, whatever part that has in its set."""
+    """Return MongoDB's address as that of one of its servers, `host:port`, whatever that server's part in its set."""
     parts = read(address)
     if parts is None:
         return f"mongodb://{place}/?directConnection=true"
@@ -119,7 +119,7 @@ def _is_place(place: str) -> bool:
 
 
 def public(address: object) -> str:
-    """An address as it may be shown: its scheme and hosts; of one that can't be read for certain the scheme alone."""
+    """Return an address as it may be shown: its scheme and hosts. If it can't be read for certain, only its scheme."""
     text = address if isinstance(address, str) else ""
     if (parts := read(text)) is not None:
         return f"{parts.scheme}://{parts.hosts}"
@@ -128,8 +128,8 @@ def public(address: object) -> str:
 
 
 def told(error: object, *addresses: str) -> str:
-    """What a driver says, as it may be shown: its text, unless it repeats what is not to be shown of these addresses;
-    then only what kind of error it is."""
+    """Return a driver's text as it may be shown. If it repeats a secret of these addresses, return only what kind of
+    error it is."""
     text = str(error)
     for address in addresses:
         parts = read(address)
@@ -143,7 +143,7 @@ def told(error: object, *addresses: str) -> str:
 
 
 def _repeated(text: str, parts: Address) -> list[str]:
-    """Names of the options whose values a text repeats."""
+    """Return the names of the options whose values a text repeats."""
     values = {name: {value, unquote(value), unquote_plus(value)} for name, value in parts.options if value}
     return [name for name, forms in values.items() if any(_repeats(text, form) for form in forms)]
 

@@ -26,7 +26,7 @@ NO_CHECK_TIME = ssl.VerifyFlags(0x200000)
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What a server's address, and its options of TLS, are called."""
+    """The names of a server's address, and of its options of TLS, for error messages."""
 
     server: str
     variable: str
@@ -47,7 +47,7 @@ REDIS = Names("Redis", "RECOVERY_BROKER_URL", "rediss://", "ssl_ca_certs", "ssl_
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How an address wants TLS to be spoken: with which certificates, and what is verified."""
+    """What an address asks of TLS: which certificates, and what is verified."""
 
     names: Names
     address: str
@@ -60,7 +60,7 @@ class Tls:
     checks_host: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """What its connections are made with. Raises SettingsError for a file that can't be used."""
+        """Return the context for connections. Raises SettingsError for a file that can't be used."""
         made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         made.check_hostname = self.verifies and self.checks_host
         made.verify_mode = ssl.CERT_REQUIRED if self.verifies else ssl.CERT_NONE
@@ -72,7 +72,7 @@ class Tls:
         return made
 
     def own(self) -> dict[str, Any] | None:
-        """Our own certificate, as `SSLSocket.getpeercert` tells of one; None where there is none."""
+        """Return our own certificate, in the form of `SSLSocket.getpeercert`; None if there is none."""
         return None if self.cert is None else _decoded(self.cert, self._load_own)
 
     def check(self) -> None:
@@ -148,7 +148,7 @@ class Tls:
 
 
 def of_mongodb(uri: str) -> Tls | None:
-    """What an address of MongoDB says of TLS; None for one without."""
+    """Return what an address of MongoDB asks of TLS; None if it asks for none."""
     parts = read(uri)
     options = _options(parts)
     switch = options.get("tls", options.get("ssl"))
@@ -174,7 +174,7 @@ def of_mongodb(uri: str) -> Tls | None:
 
 
 def of_redis(url: str) -> Tls | None:
-    """The same of an address of Redis."""
+    """Return what an address of Redis asks of TLS; None if it asks for none."""
     parts = read(url)
     if parts is None or parts.scheme != "rediss":
         return None
@@ -191,14 +191,14 @@ def of_redis(url: str) -> Tls | None:
 
 
 def named(certificate: Mapping[str, Any], whose: str = "subject") -> str:
-    """Whose certificate it is, or who signed it: `CN=mongo-1, O=servers`."""
+    """Return whose certificate it is, or who signed it: `CN=mongo-1, O=servers`."""
     short = {"commonName": "CN", "organizationName": "O", "organizationalUnitName": "OU"}
     pairs = [pair for part in certificate.get(whose, ()) for pair in part]
     return ", ".join(f"{short[name]}={value}" for name, value in reversed(pairs) if name in short) or "nobody"
 
 
 def until(certificate: Mapping[str, Any]) -> datetime:
-    """Until when it is valid."""
+    """Return until when a certificate is valid."""
     return datetime.fromtimestamp(ssl.cert_time_to_seconds(certificate["notAfter"]), UTC)
 
 
@@ -211,7 +211,7 @@ def _is_true(text: str | None) -> bool:
 
 
 def _decoded(path: str, load_own: Any) -> dict[str, Any] | None:
-    """What stands in a certificate. Python reads that of a peer alone, so we are our own, in memory."""
+    """Return what a certificate says. Python reads only a peer's certificate, so we are our own peer, in memory."""
     asks, shows = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     load_own(asks)
     load_own(shows)

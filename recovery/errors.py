@@ -66,8 +66,8 @@ class RecoveryError(Exception):
         super().__init__(*map(printable_lines, told))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """By what it holds, and not by its constructor's arguments, which need not be its text: it may be raised in one
-        process and caught in another."""
+        """Pickle an error by what it holds, not by its constructor's arguments, which need not be its text. It may be
+        raised in one process and caught in another."""
         return _made_again, (type(self), self.args, self.__dict__)
 
 

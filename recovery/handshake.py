@@ -44,7 +44,7 @@ class Fault:
 
 @dataclass(slots=True)
 class _Handshake:
-    """What came of a handshake."""
+    """The outcome of a handshake."""
 
     raw: bytearray = field(default_factory=bytearray)
     """All that the server said, as it came."""
@@ -57,7 +57,8 @@ class _Handshake:
 
 
 def fault(place: Place, tls: Tls) -> Fault | None:
-    """What doesn't fit between us and a server; None if nothing of TLS is wrong, or it does not answer at all."""
+    """Return what doesn't fit between us and a server; None if TLS is not to blame, or the server does not answer at
+    all."""
     seen = _shake(place, tls.context())
     error = seen.error
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -145,14 +146,14 @@ def _speaks_none(names: Names) -> Fault:
 
 
 def _asks_for_ours(place: Place, tls: Tls) -> bool:
-    """Whether the server asks for a certificate. Up to TLS 1.2 that can be read."""
+    """Whether the server asks for our certificate. This can be read up to TLS 1.2."""
     context = tls.context()
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     return _CERTIFICATE_REQUEST in _messages(bytes(_shake(place, context, linger=0).raw))
 
 
 def _messages(raw: bytes) -> list[int]:
-    """The kinds of the handshake's messages, as far as they are not encrypted."""
+    """Return the kinds of the handshake's messages, as far as they are not encrypted."""
     text, at = b"", 0
     while at + 5 <= len(raw) and raw[at] == _HANDSHAKE:
         size = int.from_bytes(raw[at + 3 : at + 5])
@@ -166,7 +167,7 @@ def _messages(raw: bytes) -> list[int]:
 
 
 def _certificate(place: Place, tls: Tls) -> dict[str, Any]:
-    """What stands in the server's certificate, whatever is wrong with it; nothing where that can't be had."""
+    """Return what the server's certificate says, whatever is wrong with it; nothing if it can't be read."""
     der = _shake(place, _unverified(tls), linger=0).der
     if der is None:
         return {}
@@ -179,7 +180,8 @@ def _certificate(place: Place, tls: Tls) -> dict[str, Any]:
 
 
 def _unverified(tls: Tls | None = None) -> ssl.SSLContext:
-    """What takes any certificate, and shows ours where that is asked for. Nothing is said to who is not verified."""
+    """Return a context that takes any certificate, and shows ours if the server asks for it. Nothing is sent to a
+    server that is not verified."""
     if tls is not None:
         return replace(tls, verifies=False, ca=None).context()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -209,7 +211,8 @@ def _shake(place: Place, context: ssl.SSLContext, linger: float = LINGER) -> _Ha
 
 
 def _step(ask: Any, plain: socket.socket, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, seen: _Handshake) -> bool:
-    """One step of ours; or, where it waits for the server, what that says. Whether the step was done."""
+    """Take one step of ours or, if it waits for the server, read what the server says. Return whether the step was
+    done."""
     try:
         return ask() is not False
     except ssl.SSLWantReadError:

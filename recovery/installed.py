@@ -24,7 +24,7 @@ OURS = frozenset({
 
 @lru_cache(maxsize=1)
 def library_version() -> str:
-    """As in `0.1.0`; `unknown` where it runs from a folder that nobody installed."""
+    """Return the version, as in `0.1.0`; `unknown` if the library runs from a folder that nobody installed."""
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:

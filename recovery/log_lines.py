@@ -81,7 +81,7 @@ def _object(fields: Iterable[tuple[str, Any]]) -> str:
 
 
 def _json(value: Any) -> str:
-    """A value as JSON; what has none, as the text that it is shown as."""
+    """Return a value as JSON; one that has no JSON form as the text that it is shown as."""
     if isinstance(value, _Written):
         return value
     try:
@@ -114,8 +114,8 @@ def _text(value: Any) -> str:
 
 
 def log_json() -> None:
-    """Write what this process logs, from WARNING on, and Python's own warnings, as JSON to stderr, until somebody sets
-    logging up in another way, as Celery does."""
+    """Write what this process logs, from WARNING on, and Python's own warnings, as JSON to stderr, until logging is set
+    up in another way, as Celery does."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
@@ -123,8 +123,8 @@ def log_json() -> None:
 
 
 class Seldom:
-    """Says one line of a kind, and then none of that kind for a while; the next one tells how many were not said. Its
-    kind is its text before anything is put in, of which a program has a few, and what it is `about`. Any thread."""
+    """Logs one line of a kind, and then none of that kind for a while; the next line counts those that were left out. A
+    line's kind is its text before its arguments are put in, and what it is `about`. Any thread."""
 
     def __init__(self, log: logging.Logger, every: float | None = None) -> None:
         self._log, self._every = log, every
@@ -133,7 +133,7 @@ class Seldom:
         self._unsaid: dict[tuple[str, str], int] = {}
 
     def warning(self, message: str, *args: object, about: str = "") -> None:
-        """Say it, or count it."""
+        """Log a line, or count it."""
         kind = (message, about)
         with self._lock:
             now = time.monotonic()
@@ -152,9 +152,8 @@ class Seldom:
 
 
 class PrintableRecord(logging.LogRecord):
-    """A log record whose message is one line of characters that are seen. Its stack keeps its lines, as a message does
-    that was logged with `extra=LINES`. All lines but the first are indented: none of them can pass for another
-    record."""
+    """A log record whose message is one line of characters that are seen. Its stack keeps its lines, as does a message
+    that was logged with `extra=LINES`. All lines but the first are indented, so none can pass for another record."""
 
     recovery_lines = False
 
@@ -174,5 +173,5 @@ def _indented(text: str) -> str:
 
 
 def log_printable() -> None:
-    """From now on, in this process: whoever logs, and whatever handles it."""
+    """Make all records of this process printable from now on, whichever handler writes them."""
     logging.setLogRecordFactory(PrintableRecord)

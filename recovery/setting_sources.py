@@ -32,13 +32,13 @@ MAX_FILE_BYTES = 1_000_000
 
 
 def variables() -> dict[str, str]:
-    """Our environment variables by field name. Small letters count too."""
+    """Return our environment variables by field name. Small letters count too."""
     found = {name.upper(): text for name, text in os.environ.items() if name.upper().startswith(PREFIX)}
     return {name.removeprefix(PREFIX).lower(): text for name, text in found.items() if name != CONFIG}
 
 
 def file_values() -> dict[str, Any]:
-    """What the TOML file has. One that is not there is an error."""
+    """Return what the TOML file has. A file that does not exist is an error."""
     path = os.environ.get(CONFIG) or ""
     try:
         if not path:
@@ -84,7 +84,7 @@ def _check_encoding(path: str) -> None:
 
 
 def shown_path(path: str) -> str:
-    """The same of what should be the path of a file."""
+    """Return what should be the path of a file, as it may be shown."""
     if re.search("[@?#%]|://", path) or not re.match(r"[./~]|.*\.toml$", path) or len(path) > 1000:
         return f"a text of {len(path):,} characters"
     return path

@@ -300,7 +300,7 @@ _VALIDATOR = SchemaValidator(
 
 
 def load(**overrides: Any) -> Settings:
-    """Settings from the environment over the TOML file it names; `overrides` that are not None win.
+    """Return settings from the environment over the TOML file that it names; `overrides` that are not None win.
 
     Raises SettingsError naming each setting that is wrong, where it came from and what it should be.
     """
@@ -314,7 +314,7 @@ def load(**overrides: Any) -> Settings:
 
 @lru_cache(maxsize=1)
 def current() -> Settings:
-    """The process's settings, read at first use."""
+    """Return the process's settings, read at first use."""
     return load()
 
 

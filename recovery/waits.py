@@ -27,7 +27,7 @@ LOOK_EVERY = 1.0
 
 
 class Waits:
-    """The calls of a process that wait just now."""
+    """The calls of a process that wait for MongoDB now."""
 
     def __init__(self, said_after: float = SAID_AFTER) -> None:
         self._after = said_after
@@ -39,7 +39,7 @@ class Waits:
 
     @contextmanager
     def noted(self, what: str) -> Iterator[None]:
-        """Note a call for as long as this lasts."""
+        """Note a call while the block runs."""
         number = next(self._numbers)
         self._calls[number] = what, time.monotonic()
         if not self._watching:
@@ -56,7 +56,7 @@ class Waits:
             self._watching = False  # nothing is said, and nothing else depends on it
 
     def _take_watch(self) -> bool:
-        """Whether the caller is the one who watches from now on."""
+        """Become the thread that watches. Return False if another one watches already."""
         with self._lock:
             if self._watching:
                 return False
@@ -75,7 +75,7 @@ class Waits:
                     return
 
     def look(self) -> None:
-        """Say what is to be said now."""
+        """Log that calls wait, or wait no longer, if that is due."""
         now = time.monotonic()
         late = [(now - began, what) for what, began in list(self._calls.values()) if now - began > self._after]
         if late:
@@ -95,7 +95,7 @@ class Waits:
 
 
 def waits() -> Waits:
-    """Those of this process."""
+    """Return the waits of this process."""
     return _waits(os.getpid())
 
 

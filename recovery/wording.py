@@ -30,7 +30,8 @@ _QUOTED = re.compile(r"""(?s)\s*(['"]).*\1\s*""")
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a text: a number, and a unit (`ms`, `s`, `m`, `h`, `d`) unless it is seconds. Bounds are the caller's.
+    """Return the seconds of a text: a number, and a unit (`ms`, `s`, `m`, `h`, `d`) unless it is seconds. The caller
+    checks bounds.
 
     Raises ValueError, which says what is right, for any other text: also for a negative number, `inf` and `nan`.
     """
@@ -42,8 +43,8 @@ def parse_duration(text: str) -> float:
 
 
 def show_duration(seconds: float) -> str:
-    """The exact duration, as `parse_duration` reads it: in the longest unit that leaves a whole number (`2h`, `90m`,
-    `90s`), else in seconds (`0.25s`)."""
+    """Return the exact duration, as `parse_duration` reads it: in the longest unit that leaves a whole number (`2h`,
+    `90m`, `90s`), else in seconds (`0.25s`)."""
     for unit in ("d", "h", "m"):
         if seconds and seconds % UNITS[unit] == 0:
             return f"{seconds / UNITS[unit]:.0f}{unit}"
@@ -51,7 +52,7 @@ def show_duration(seconds: float) -> str:
 
 
 def show_age(seconds: float | None) -> str:
-    """About how long, as a person says it: 0.4s, 12s, 3m, 5h, 2d; a dash for None."""
+    """Return about how long, as a person says it: 0.4s, 12s, 3m, 5h, 2d; a dash for None."""
     if seconds is None:
         return "–"
     for unit in ("d", "h", "m"):
@@ -61,19 +62,20 @@ def show_age(seconds: float | None) -> str:
 
 
 def _plain(seconds: float) -> str:
-    """Without an exponent, and without zeros at its end."""
+    """Return a number without an exponent, and without zeros at its end."""
     return f"{seconds:.{_DIGITS}f}".rstrip("0").rstrip(".") or "0"
 
 
 def count(number: int, what: str) -> str:
-    """`what` in the singular. Its plural ends with s, or es."""
+    """Return a number with what it counts: 1 task, 2 tasks. `what` is in the singular, and its plural ends with s or
+    es."""
     if number == 1:
         return f"1 {what}"
     return f"{number:,} {what}{'es' if what.endswith('s') else 's'}"
 
 
 def printable(text: object, most: int | None = None) -> str:
-    """A text on one line, of characters that are seen; cut after `most` of them."""
+    """Return a text on one line, of characters that are seen; cut after `most` of them."""
     shown = str(text)
     if most is not None and len(shown) > most:
         shown = f"{shown[:most]}…"
@@ -83,12 +85,14 @@ def printable(text: object, most: int | None = None) -> str:
 
 
 def printable_lines(text: object) -> str:
-    """The same with its line breaks, for what is meant to have several lines, and its tabs."""
+    """Return a text of characters that are seen, with its line breaks and tabs, for texts that are meant to have
+    lines."""
     return "\n".join("\t".join(map(printable, line.split("\t"))) for line in str(text).split("\n"))
 
 
 def printable_json(text: str) -> str:
-    """A JSON text that was written with its letters as they are: the same value, of characters that are seen."""
+    """Return a JSON text of the same value, of characters that are seen. `text` was written with its letters as they
+    are."""
     if text.isprintable() and not _INVISIBLE.search(text):
         return text
     return "".join(json_escape(one) if _character(one) != one else one for one in text)
@@ -107,7 +111,8 @@ def _character(one: str) -> str:
 
 
 def unseen(value: object) -> str:
-    """Return what of a wrong text its author may not see, and what to do, as a sentence that follows another one."""
+    """Return what the author of a wrong text may not see in it, and what to do, as a sentence that follows another
+    one."""
     text = str(value) if isinstance(value, str | Path) else ""
     if "\r" in text:
         return ". It has a carriage return: save the file that it comes from with Unix line ends (LF)"
