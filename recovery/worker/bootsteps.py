@@ -23,7 +23,7 @@ from recovery.worker.celery_tasks import Running, WorkerParts
 from recovery.worker.drain import Drain
 from recovery.worker.identity import identify
 from recovery.worker.lifeline.lifeline import Lifeline
-from recovery.worker.messages.intake import Intake
+from recovery.worker.messages.intake import MessageIntake
 from recovery.worker.messages.queue_consumption import QueueConsumption
 from recovery.worker.messages.stale import StaleMessages
 from recovery.worker.messages.transport import Channel
@@ -63,7 +63,7 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
         if drives:
             check_spark(app)
         queues = tuple(q for q in consumed if q in app.actors)
-        Channel.intake = Intake(queues, control.COMMANDS, signer(app.settings), sweeps=drives)
+        Channel.intake = MessageIntake(queues, control.COMMANDS, signer(app.settings), sweeps=drives)
         self.consuming = NudgeConsumer.consuming = QueueConsumption(worker, consumed)
         self.consuming.pause(app.resources.store.actors.blocked())
         # Known before the pool forks, so that its children claim in this worker's name.

@@ -15,7 +15,7 @@ from recovery.queue import Broker, Signer, encode
 from recovery.queue.signing import UNSIGNED
 from recovery.records.ids import child_task_id, new_pass, new_process_id, record_id
 from recovery.store import Queued
-from recovery.worker.messages.intake import Intake
+from recovery.worker.messages.intake import MessageIntake
 from tests.bench.rows import Row, medians, ratio_row
 from tests.bench.turns import in_turn, ratios
 
@@ -60,7 +60,7 @@ def push(settings: Settings, queued: Sequence[Queued], signer: Signer) -> float:
 def take(queued: Sequence[Queued], signer: Signer) -> float:
     """Seconds of this process to make of all what Celery gets."""
     texts = [encode(one, signer).encode() for one in queued]
-    intake = Intake([ACTOR], [], signer, sweeps=False)
+    intake = MessageIntake([ACTOR], [], signer, sweeps=False)
     began = time.process_time()
     assert all(intake.take(ACTOR, text) for text in texts)
     return time.process_time() - began

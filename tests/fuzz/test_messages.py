@@ -13,7 +13,7 @@ from recovery.queue import Signer, encode, parse_id, remake
 from recovery.queue.signing import UNSIGNED
 from recovery.worker.celery_config import NUDGE, SPARK_QUEUE, SWEEP
 from recovery.worker.control import COMMANDS
-from recovery.worker.messages.intake import Intake
+from recovery.worker.messages.intake import MessageIntake
 from tests.cluster.conftest import Cluster
 from tests.cluster.conftest import cluster as cluster
 from tests.fuzz.conftest import rounds
@@ -37,7 +37,7 @@ COMMAND = command(method="ping", ticket="0" * 8 + "-0000" * 3 + "-" + "0" * 12, 
 @rounds(ci=4_000, soak=100_000)
 def test_the_intake_makes_nothing_else(seed: int, rounds: int, caplog: pytest.LogCaptureFixture) -> None:
     chance = random.Random(seed)
-    open_, keyed = (Intake([ACTOR], COMMANDS, signer, sweeps=True) for signer in (UNSIGNED, KEY))
+    open_, keyed = (MessageIntake([ACTOR], COMMANDS, signer, sweeps=True) for signer in (UNSIGNED, KEY))
     taken = 0
     for _ in range(rounds):
         good = chance.choice([PLAIN, SIGNED, json.dumps(SWEEPS)]).encode()

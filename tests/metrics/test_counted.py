@@ -32,7 +32,7 @@ from recovery.rules import Rule
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, ScheduleScanner, WorkerScanner, rescue
 from recovery.settings import Settings
 from recovery.store.lifecycle.decisions import Decisions
-from recovery.worker.messages.intake import Intake
+from recovery.worker.messages.intake import MessageIntake
 from tests.docs.blocks import DOCS
 from tests.queues import polled_and_empty
 from tests.scan.making import silent_workers
@@ -303,7 +303,7 @@ def a_message_that_is_next_is_stale(world: Counted) -> Iterator[None]:
 
 @moves({"messages_refused reason=malformed": 1})
 def a_text_is_no_message_of_ours(_: Counted) -> Iterator[None]:
-    intake = Intake(["order"], [], UNSIGNED, sweeps=False)
+    intake = MessageIntake(["order"], [], UNSIGNED, sweeps=False)
     yield
     assert intake.command(b"nonsense") is None
 

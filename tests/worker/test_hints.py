@@ -14,7 +14,7 @@ from recovery.settings import Settings
 from recovery.stack.server_process import free_port
 from recovery.store import Queued, Store
 from recovery.worker.control import COMMANDS
-from recovery.worker.messages.intake import Intake, hints
+from recovery.worker.messages.intake import MessageIntake, hints
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 
@@ -30,7 +30,7 @@ def queued(settings: Settings, count: int) -> list[Queued]:
 
 
 def take(settings: Settings, count: int) -> list[str]:
-    intake = Intake(["order"], COMMANDS, signer(settings), sweeps=False)
+    intake = MessageIntake(["order"], COMMANDS, signer(settings), sweeps=False)
     found = hints(Broker(settings.broker_url, signer(settings)), intake)("order", count)
     return [one.decision_id for one in found]
 
@@ -44,7 +44,10 @@ def test_those_that_come_next(keyed: Settings) -> None:
 
 
 def test_none_once_the_worker_ends(keyed: Settings) -> None:
-    broker, intake = Broker(keyed.broker_url, signer(keyed)), Intake(["order"], COMMANDS, signer(keyed), sweeps=False)
+    broker, intake = (
+        Broker(keyed.broker_url, signer(keyed)),
+        MessageIntake(["order"], COMMANDS, signer(keyed), sweeps=False),
+    )
     broker.push(queued(keyed, 1))
     assert hints(broker, intake, lambda: False)("order", 1) == []
     assert len(hints(broker, intake, lambda: True)("order", 1)) == 1

@@ -19,14 +19,14 @@ from recovery.queue.signing import UNSIGNED
 from recovery.settings import Settings
 from recovery.worker.control import COMMANDS
 from recovery.worker.messages import intake as intakes
-from recovery.worker.messages.intake import Intake
+from recovery.worker.messages.intake import MessageIntake
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
 
 
 @pytest.fixture
-def intake() -> Intake:
-    return Intake(["order"], COMMANDS, UNSIGNED, sweeps=False)
+def intake() -> MessageIntake:
+    return MessageIntake(["order"], COMMANDS, UNSIGNED, sweeps=False)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def heard(emptied: Settings) -> Iterator[Any]:
 @pytest.mark.parametrize("reply", [True, False])
 @pytest.mark.parametrize("destination", [None, ["one@host", "two@host"]])
 def test_a_ping_keeps_whom_it_is_for_and_where_the_answer_goes(
-    intake: Intake, heard: Any, emptied: Settings, destination: list[str] | None, reply: bool
+    intake: MessageIntake, heard: Any, emptied: Settings, destination: list[str] | None, reply: bool
 ) -> None:
     app = Celery(broker=emptied.broker_url, set_as_current=False)
     app.control.broadcast("ping", destination=destination, reply=reply, timeout=0.05)
@@ -54,7 +54,7 @@ def test_a_ping_keeps_whom_it_is_for_and_where_the_answer_goes(
     assert json.loads(made["body"]) == {name: value for name, value in wanted.items() if value is not None}
 
 
-def test_the_word_of_new_settings_is_taken(intake: Intake, heard: Any, emptied: Settings) -> None:
+def test_the_word_of_new_settings_is_taken(intake: MessageIntake, heard: Any, emptied: Settings) -> None:
     Celery(broker=emptied.broker_url, set_as_current=False).control.broadcast(SETTINGS_CHANGED)
     made = intake.command(heard())
     assert made is not None
@@ -62,7 +62,7 @@ def test_the_word_of_new_settings_is_taken(intake: Intake, heard: Any, emptied: 
 
 
 def test_a_million_texts_do_not_fill_a_log(
-    intake: Intake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    intake: MessageIntake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted = metrics.REFUSED.labels("malformed")._value.get()
     clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)

@@ -15,7 +15,7 @@ from recovery.queue.coordination import KEPT_KEY
 from recovery.queue.signing import UNSIGNED
 from recovery.queue.untrusted import ASIDE
 from recovery.settings import Settings
-from recovery.worker.messages.intake import Intake
+from recovery.worker.messages.intake import MessageIntake
 from recovery.worker.messages.transport import Channel, Transport
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
@@ -31,7 +31,7 @@ def server(emptied: Settings) -> Iterator[redis.Redis]:
 @pytest.fixture
 def taken(emptied: Settings, server: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """Three of five messages of which the middle one is none of ours; on an open connection."""
-    monkeypatch.setattr(Channel, "intake", Intake([ACTOR], [], UNSIGNED, sweeps=False))
+    monkeypatch.setattr(Channel, "intake", MessageIntake([ACTOR], [], UNSIGNED, sweeps=False))
     server.lpush(ACTOR, *texts(), "another")
     got: list[Any] = []
     with Connection(emptied.broker_url, transport=Transport) as connection:
@@ -65,7 +65,7 @@ def test_what_is_not_acknowledged_at_the_end_is_next_again(taken: list[Any], ser
 @pytest.fixture
 def channel(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Channel]:
     """Of a worker that consumes the actor's queue."""
-    monkeypatch.setattr(Channel, "intake", Intake([ACTOR], [], UNSIGNED, sweeps=False))
+    monkeypatch.setattr(Channel, "intake", MessageIntake([ACTOR], [], UNSIGNED, sweeps=False))
     with Connection(emptied.broker_url, transport=Transport) as connection:
         yield connection.default_channel
 

@@ -22,7 +22,7 @@ from recovery.queue.untrusted import ASIDE
 from recovery.settings import Settings
 from recovery.stack import Stack, Valkey
 from recovery.stack.server_process import free_port
-from recovery.worker.messages.intake import Intake
+from recovery.worker.messages.intake import MessageIntake
 from recovery.worker.messages.transport import Channel, Transport
 from tests.cli import shop
 from tests.cli.command import recovery
@@ -139,7 +139,7 @@ def test_none_may_do_what_it_does_not_need(guarded: Valkey, user: str) -> None:
 
 
 def test_a_worker_may_set_aside_what_is_no_queue(guarded: Valkey, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Channel, "intake", Intake(["twice"], [], UNSIGNED, sweeps=False))
+    monkeypatch.setattr(Channel, "intake", MessageIntake(["twice"], [], UNSIGNED, sweeps=False))
     tables = [f"_kombu.binding.{name}" for name in ("celery.pidbox", "recovery.nudge")]
     with redis.Redis.from_url(as_user(guarded, "watcher"), decode_responses=True) as client:
         for key in ("twice", "recovery.nudge", *tables):

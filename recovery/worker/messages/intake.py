@@ -4,7 +4,7 @@ reads from it, or nothing.
 A text that is refused is gone: it was taken from its queue, and is kept nowhere. What it stood for, if it stood for
 anything, is queued in MongoDB, and found as MESSAGE_LOST. The log says in which queue it was and why it was refused,
 and nothing of what is in it; `recovery_messages_refused_total` counts them all. Whatever others put into Redis, here
-and in `transport`, is logged by `Intake.said`: a line of its kind a second at most.
+and in `transport`, is logged by `MessageIntake.said`: a line of its kind a second at most.
 
 Slots take messages from Redis as well, past Celery, as hints for what they do next (`hints`). These are believed as
 little as the messages that Celery takes.
@@ -37,7 +37,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _REPLIES = "reply.celery.pidbox"
 
 
-class Intake:
+class MessageIntake:
     """What one worker takes: messages for attempts of these actors, nudges, sweeps if it runs them, and the remote
     control that it obeys. Not safe for threads, because only a worker's event loop takes."""
 
@@ -140,7 +140,7 @@ def _reply(sent: Mapping[str, Any]) -> Message:
 
 
 def hints(
-    broker: Broker, intake: Intake, may_take: Callable[[], bool] = lambda: True
+    broker: Broker, intake: MessageIntake, may_take: Callable[[], bool] = lambda: True
 ) -> Callable[[str, int], Sequence[MessageId]]:
     """Return a function that takes up to a number of messages from a queue. It returns none if Redis is away, which
     Celery finds and logs, or if none may be taken any more."""

@@ -1,4 +1,5 @@
-"""Celery's Redis transport as workers have it: what comes from Redis is checked by an `Intake` before kombu reads it.
+"""Celery's Redis transport as workers have it: what comes from Redis is checked by an `MessageIntake` before kombu
+reads it.
 
 kombu keeps messages that are taken and not yet acknowledged in Redis as well (`unacked`), and restores them at its end
 or after an hour: two round trips for each message, and a message that kills a worker kills the next one. Here they are
@@ -33,7 +34,7 @@ from kombu.utils.encoding import bytes_to_str
 from recovery.queue.redis_condition import introduce
 from recovery.queue.redis_connection import BoundedParser, RedisError, ResponseError
 from recovery.queue.untrusted import set_aside
-from recovery.worker.messages.intake import Intake
+from recovery.worker.messages.intake import MessageIntake
 from recovery.worker.messages.queue_consumption import POLLS
 
 log = logging.getLogger(__name__)
@@ -75,7 +76,7 @@ class Channel(redis.Channel):  # type: ignore[misc]
     takes messages as kombu's own does."""
 
     QoS = InMemory
-    intake: ClassVar[Intake | None] = None
+    intake: ClassVar[MessageIntake | None] = None
     _asked: tuple[str, ...] = ()
     """The queues of the poll that is under way."""
 
@@ -93,7 +94,7 @@ class Channel(redis.Channel):  # type: ignore[misc]
         POLLS.answered(self._asked)
         return bool(delivered)
 
-    def _take(self, intake: Intake, options: Mapping[str, Any]) -> bool:
+    def _take(self, intake: MessageIntake, options: Mapping[str, Any]) -> bool:
         """Read the answer to a poll. Raises Empty if it has no message, and the connection's errors."""
         try:
             try:
