@@ -27,6 +27,12 @@ LOST_TOLD = 120.0
 PING_TIMEOUT = 0.7
 """Seconds for which answers of workers are waited for; each takes milliseconds."""
 
+MISSED = 1.8
+"""Heartbeats that a worker wrote without an answered poll: one while its slots fill up is normal."""
+RECENT = 600.0
+"""Seconds that a freed slot is told of: ten attempts of the default `worker_timeout`."""
+SHOWN = 5
+
 
 def workers(resources: Resources) -> Check:
     """A worker is alive, and none is silent for long."""
@@ -97,10 +103,6 @@ def judge_heartbeats(check: str, alive: Collection[str], answering: Collection[s
     return ok(check, f"written by {count(len(alive), 'worker')}")
 
 
-MISSED = 1.8
-"""Heartbeats that a worker wrote without an answered poll: one while its slots fill up is normal."""
-
-
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """How old the last answered poll of a queue may be."""
@@ -163,11 +165,6 @@ def _unanswered(worker: Worker, queues: Iterable[str], now: datetime, bounds: Bo
 def _described(unanswered: Mapping[str, datetime | None], now: datetime) -> str:
     moments = [moment for moment in unanswered.values() if moment is not None]
     return f"for {show_age((now - max(moments)).total_seconds())}" if moments else "never"
-
-
-RECENT = 600.0
-"""Seconds that a freed slot is told of: ten attempts of the default `worker_timeout`."""
-SHOWN = 5
 
 
 def slots(resources: Resources) -> Check:

@@ -33,6 +33,14 @@ from recovery.sweep import java
 DRIVERS = ("celery", "kombu", "pymongo", "redis")
 """Packages whose versions are reported."""
 
+_SECRET = re.compile(rb"message_key|Password=|://[^\s\"'/]*@")
+"""What makes a file of settings one that not everybody may read."""
+APART = timedelta(seconds=1)
+FAR_APART = timedelta(seconds=60)
+REDIS_TIMEOUT = 1.0
+CENTURY = 3e9
+"""Seconds: no clock is further off, so another program wrote that."""
+
 
 def packages(_: Resources) -> Check:
     """The packages here are of versions that we, and Celery, can work with."""
@@ -79,10 +87,6 @@ def sweeps(_: Resources) -> Check:
     return ok("sweeps", "Java and PySpark are here")
 
 
-_SECRET = re.compile(rb"message_key|Password=|://[^\s\"'/]*@")
-"""What makes a file of settings one that not everybody may read."""
-
-
 def secrets(resources: Resources) -> Check:
     """No file of this machine that holds a password or a key may be read by everybody."""
     found = list(_files(resources.settings))
@@ -112,13 +116,6 @@ def _is_for_all(path: str) -> bool:
     with suppress(OSError):
         return bool(Path(path).stat().st_mode & stat.S_IROTH)
     return False
-
-
-APART = timedelta(seconds=1)
-FAR_APART = timedelta(seconds=60)
-REDIS_TIMEOUT = 1.0
-CENTURY = 3e9
-"""Seconds: no clock is further off, so another program wrote that."""
 
 
 def clocks(resources: Resources) -> Check:

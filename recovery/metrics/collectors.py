@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 ASK_TIMEOUT = 3.0
 """For all that MongoDB is asked: far below the 10 s after which Prometheus gives up a scrape."""
 
+KEPT = 1.0
+"""Seconds. What is told within 10 s may be as old as this, and Prometheus asks once in 15."""
+
 
 class ServerCollector(Collector):
     """What the servers say when they are asked, as `answers` asks them.
@@ -100,10 +103,6 @@ class WorkerCounts(Collector):
     def collect(self) -> Iterable[Metric]:
         """Return the counts as they are at this scrape."""
         return multiprocess.collect(self._folder) if self._folder else REGISTRY.collect()
-
-
-KEPT = 1.0
-"""Seconds. What is told within 10 s may be as old as this, and Prometheus asks once in 15."""
 
 
 class Shared(Collector):

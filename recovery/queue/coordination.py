@@ -19,6 +19,8 @@ APPLY_KEY = "recovery.apply.{}"
 NEVER = -1
 """What Redis answers where a list has no end of its time."""
 
+KEPT_KEY = "recovery.kept"
+
 
 @dataclass(frozen=True, slots=True)
 class TurnStep:
@@ -73,9 +75,6 @@ class Turns:
 
 def _texts(found: Any) -> tuple[str, ...]:
     return tuple(text.decode(errors="replace") for text in found or ())
-
-
-KEPT_KEY = "recovery.kept"
 
 
 @translated

@@ -82,6 +82,9 @@ much."""
 _TOO_LARGE = b" " * (MAX_BYTES + 1)
 
 
+_encoder: Any = Encoder("utf-8", "strict", False)  # type: ignore[no-untyped-call]
+
+
 def connect(url: str, within: float = ANSWER_TIMEOUT, **options: Any) -> Redis:
     """A client of our own, which connects when it is used. Raises ValueError for an address that can't be."""
     sockets = dict(_SOCKETS, socket_connect_timeout=within, command_packer=OnePiece(), health_check_interval=ASK_AFTER)
@@ -135,9 +138,6 @@ def ours(error: Exception) -> BrokerError:
 # kombu hands on what goes wrong with its sockets as it is.
 translated = boundary((RedisError, OSError), ours)
 """Decorates the class that asks Redis."""
-
-
-_encoder: Any = Encoder("utf-8", "strict", False)  # type: ignore[no-untyped-call]
 
 
 class OnePiece:

@@ -29,6 +29,9 @@ from recovery.queue.signing import HEADER, Signer
 MAX_ID = 200
 """Characters of an id of a message that is no attempt's: whoever sends it may choose it."""
 
+ASIDE = "not-a-queue"
+"""In the name that is given to what stood in the place of a queue of ours, and in front of something random."""
+
 
 class MessageRefusal(StrEnum):
     """Why a text is not believed."""
@@ -143,10 +146,6 @@ def _is_past(expires: Any) -> bool:
         return moment.astimezone(UTC) < datetime.now(UTC)
     except (TypeError, ValueError, OverflowError):
         raise MessageRefused(MessageRefusal.MALFORMED) from None
-
-
-ASIDE = "not-a-queue"
-"""In the name that is given to what stood in the place of a queue of ours, and in front of something random."""
 
 
 def set_aside(client: Any, key: str, name: str, wanted: str) -> tuple[str, str] | None:

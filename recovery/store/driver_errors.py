@@ -34,14 +34,24 @@ from recovery.errors import (
     boundary,
 )
 
+_NO_PRIMARY = frozenset({91, 189, 10107, 11600, 11602, 13435, 13436})
+"""Codes of a server that is no primary, or is ending."""
 _CODES = frozenset(
     {
         *(6, 7, 89, 9001),  # the network between its members
-        *(91, 189, 10107, 11600, 11602, 13435, 13436),  # no primary, or one that is ending
+        *_NO_PRIMARY,
         *(24, 46, 50, 112, 262, 12587),  # too busy, or with an index
         *(371, 14031),  # writes are blocked for users, or the disk is full, until somebody sees to it
     }
 )
+
+_UNAUTHORIZED = 13
+_INVALID = 121  # DocumentValidationFailure
+_TOO_LARGE = (10334, 17419, 17420)
+_INDEX_CONFLICTS = (85, 86)  # IndexOptionsConflict, IndexKeySpecsConflict
+_DENIED = re.compile(r"not authorized on (\S+) to execute command \{ (\w+): \"?([\w.]+)")
+_DESCRIBED = re.compile(r",? Timeout: [\d.]+s, Topology Description: .*|,? \(configured timeouts: [^()]*\)", re.DOTALL)
+"""What pymongo adds to an error: all that it knows of the servers, and its own options."""
 
 
 def is_transient(error: BaseException) -> bool:
@@ -57,13 +67,6 @@ def is_transient(error: BaseException) -> bool:
 def _of_bulk(details: Any) -> bool:
     errors = details.get("writeErrors", ())
     return bool(details.get("writeConcernErrors")) or any(one.get("code") in _CODES for one in errors)
-
-
-_UNAUTHORIZED = 13
-_INVALID = 121  # DocumentValidationFailure
-_TOO_LARGE = (10334, 17419, 17420)
-_INDEX_CONFLICTS = (85, 86)  # IndexOptionsConflict, IndexKeySpecsConflict
-_DENIED = re.compile(r"not authorized on (\S+) to execute command \{ (\w+): \"?([\w.]+)")
 
 
 def ours(error: Exception) -> StoreError:
@@ -87,11 +90,6 @@ def _kind(error: Exception) -> type[StoreError]:
     if isinstance(error, OperationFailure) and _first(error).get("code", error.code) == _INVALID:
         return RecordInvalid
     return IndexConflict if is_index_different(error) else StoreRefused
-
-
-_DESCRIBED = re.compile(r",? Timeout: [\d.]+s, Topology Description: .*|,? \(configured timeouts: [^()]*\)", re.DOTALL)
-"""What pymongo adds to an error: all that it knows of the servers, and its own options."""
-_NO_PRIMARY = frozenset({91, 189, 10107, 11600, 11602, 13435, 13436})
 
 
 def said(error: Exception) -> str:

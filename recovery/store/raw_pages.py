@@ -29,6 +29,8 @@ RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument
 _ARRAY = 4
 _SIZE = struct.Struct("<i")
 
+_WITH_TIMES = frozenset({datetime, dict, list})
+
 
 def raw_pages(collection: Collection[Any], find: Document, size: int) -> Iterator[bytes]:
     """Pages of what a `find` of this collection answers, so many documents each; `find` has the command's other fields.
@@ -86,9 +88,6 @@ def _joined(array: bytes, at: int, end: int) -> bytes:
         at = start + _SIZE.unpack_from(array, start)[0]
         documents.append(array[start:at])
     return b"".join(documents)
-
-
-_WITH_TIMES = frozenset({datetime, dict, list})
 
 
 def aware(document: Document) -> Document:

@@ -26,6 +26,21 @@ TELL_EVERY = 300.0
 
 _told = Seldom(logging.getLogger(__name__), TELL_EVERY)
 
+_UNASKED = (
+    *("outcome.value", "outcome.error.stack", "call", "attempts", "claimedAt"),
+    *("children.args", "children.deps", "children.dependents", "children.unlocks"),
+)
+DECISION_FIELDS = dict.fromkeys(_UNASKED, False)
+PROCESS_FIELDS = {"args": False, "result": False}
+LEFT_OUT = ""
+"""Stands for arguments that were not read: the records require them."""
+_TYPES = (
+    *("double", "string", "object", "array", "binData", "objectId", "bool", "date", "regex", "dbPointer", "symbol"),
+    *("javascript", "javascriptWithScope", "int", "timestamp", "long", "decimal", "minKey", "maxKey"),
+)
+"""All that there are, but for null and undefined, which are read as if the field were not there."""
+_NO_NUMBERS = [math.nan, math.inf, -math.inf]
+
 
 @dataclass(frozen=True, slots=True)
 class Read(Generic[R]):
@@ -68,16 +83,6 @@ def tell(damage: DamagedRecord) -> None:
     _told.warning("%s; it is passed over: repair or remove it by hand", damage, about=repr(damage.record))
 
 
-_UNASKED = (
-    *("outcome.value", "outcome.error.stack", "call", "attempts", "claimedAt"),
-    *("children.args", "children.deps", "children.dependents", "children.unlocks"),
-)
-DECISION_FIELDS = dict.fromkeys(_UNASKED, False)
-PROCESS_FIELDS = {"args": False, "result": False}
-LEFT_OUT = ""
-"""Stands for arguments that were not read: the records require them."""
-
-
 def process_of(document: Document) -> Process:
     """The process of a document that was read with `PROCESS_FIELDS`."""
     return from_document(Process, document | {"args": LEFT_OUT})
@@ -105,14 +110,6 @@ def children_of(document: Document) -> list[Document]:
     """The children of a decision's document; none where there is something else, which can't be read."""
     found = document.get("children")
     return [child for child in found if isinstance(child, dict)] if isinstance(found, list) else []
-
-
-_TYPES = (
-    *("double", "string", "object", "array", "binData", "objectId", "bool", "date", "regex", "dbPointer", "symbol"),
-    *("javascript", "javascriptWithScope", "int", "timestamp", "long", "decimal", "minKey", "maxKey"),
-)
-"""All that there are, but for null and undefined, which are read as if the field were not there."""
-_NO_NUMBERS = [math.nan, math.inf, -math.inf]
 
 
 def wrong_types(cls: type[Record], *, entries: bool = True, known: Collection[str] = ()) -> list[Document]:

@@ -35,6 +35,10 @@ PORTION_BYTES = 4 * 1024 * 1024
 """Of records that are in memory at once, as MongoDB stores them; Python takes some five times as much. A single record
 may be four times as large."""
 
+POSTPONED = 60.0
+"""Seconds after which a record that can't be written is looked at again. It takes a person to put it right."""
+PassOver = Callable[[str], object]
+
 
 def batches(items: Iterable[T], size: int = KEYS) -> Iterator[list[T]]:
     """Yield these items in lists of at most `size`."""
@@ -63,12 +67,6 @@ def portions(weights: Mapping[str, int], most: int, number: int = KEYS) -> Itera
         together += weight
     if portion:
         yield portion
-
-
-POSTPONED = 60.0
-"""Seconds after which a record that can't be written is looked at again. It takes a person to put it right."""
-
-PassOver = Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True)

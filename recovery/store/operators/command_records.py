@@ -20,6 +20,8 @@ from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal
 from recovery.store.record_reading import PROCESS_FIELDS, process_of, readable
 
+_MARKED: Document = {"$or": [{"removing": True}, {"redo": {"$exists": True}}, {"markerDue": True}]}
+
 
 @translated
 class AuditLog:
@@ -91,9 +93,6 @@ class SavedSearches:
     def texts(self) -> dict[str, str]:
         """{name: text}, as the search language asks for them."""
         return {name: search.text for name, search in self.all().items()}
-
-
-_MARKED: Document = {"$or": [{"removing": True}, {"redo": {"$exists": True}}, {"markerDue": True}]}
 
 
 def adopt(database: Database[Document]) -> int:

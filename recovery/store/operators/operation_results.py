@@ -30,6 +30,14 @@ from recovery.store.record_reading import Read, read, readable
 FOUND = ResultState.FOUND.value
 ERROR_LENGTH = 500
 
+_COUNTED = {
+    "done": ResultState.DONE,
+    "nothing": ResultState.NOTHING,
+    "changed": ResultState.CHANGED,
+    "errors": ResultState.ERROR,
+}
+_WHOLE = {"$type": ["int", "long"]}
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedPage:
@@ -166,16 +174,6 @@ def _ended(result: OperationResult) -> Document:
 
 def _of(number: int) -> Document:
     return {"_id": {"$gte": str(number) + SEPARATOR, "$lt": str(number) + AFTER_SEPARATOR}}
-
-
-_COUNTED = {
-    "done": ResultState.DONE,
-    "nothing": ResultState.NOTHING,
-    "changed": ResultState.CHANGED,
-    "errors": ResultState.ERROR,
-}
-
-_WHOLE = {"$type": ["int", "long"]}
 
 
 def totals_stages(chosen: Document) -> list[Document]:

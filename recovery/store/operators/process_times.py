@@ -24,6 +24,16 @@ from recovery.store.splitting import find_keys, update_each
 
 _DEFAULT = Process(id="", type="", args="").idle_timeout
 
+_AHEAD = after(CLOCKS_DIFFER.total_seconds())
+"""What is further off than this no clock of ours wrote."""
+_RUNNING = {"state": ProcessState.RUNNING.value}
+_DELAYED_UNTIL: Document = {
+    "$max": [
+        date_of("$eta"),
+        {"$add": [past_of("$queuedAt"), {"$multiply": [{"$min": [number_of("$delay"), LONGEST]}, 1000]}]},
+    ]
+}
+
 
 @translated
 class IdleTimeouts:
@@ -61,17 +71,6 @@ class IdleTimeouts:
         deadline = {"$cond": [at_rest, "$$REMOVE", {"$min": ["$recoveryTime", after(seconds)]}]}
         stages = [{"$set": {"idleTimeout": seconds, "recoveryTime": deadline}}]
         return update_each(self._graphs, process_ids, {"idleTimeout": seen}, stages).count
-
-
-_AHEAD = after(CLOCKS_DIFFER.total_seconds())
-"""What is further off than this no clock of ours wrote."""
-_RUNNING = {"state": ProcessState.RUNNING.value}
-_DELAYED_UNTIL: Document = {
-    "$max": [
-        date_of("$eta"),
-        {"$add": [past_of("$queuedAt"), {"$multiply": [{"$min": [number_of("$delay"), LONGEST]}, 1000]}]},
-    ]
-}
 
 
 @translated

@@ -27,13 +27,20 @@ AT_ONCE = 10
 """Records of which all texts are read at once: each may have 16 MB of them."""
 _HAS_DEADLINE: Document = {"recoveryTime": {"$exists": True}}
 
-
 _TEXTS = {
     schema.PROCESSES: ("args", "result"),
     schema.TASKS: ("args",),
     schema.DECISIONS: ("outcome.value",),
 }
 """Fields that hold JSON, by collection."""
+
+_COLLECTIONS: dict[str, str] = {kind.__name__: name for name, kind in definitions.KINDS.items()}
+_LIVE_STATES = {
+    # One that is finished is applied again, and then at rest.
+    Decision.__name__: [state.value for state in DecisionState if state is not DecisionState.WAITING],
+    Process.__name__: [ProcessState.RUNNING.value],
+}
+_ENDED = [state.value for state in ProcessState if state is not ProcessState.RUNNING]
 
 
 @translated
@@ -87,15 +94,6 @@ def _no_json(document: Document, field: str) -> str | None:
     except (ValueError, RecursionError) as error:
         return f"no JSON: {str(error)[:100]}"
     return None
-
-
-_COLLECTIONS: dict[str, str] = {kind.__name__: name for name, kind in definitions.KINDS.items()}
-_LIVE_STATES = {
-    # One that is finished is applied again, and then at rest.
-    Decision.__name__: [state.value for state in DecisionState if state is not DecisionState.WAITING],
-    Process.__name__: [ProcessState.RUNNING.value],
-}
-_ENDED = [state.value for state in ProcessState if state is not ProcessState.RUNNING]
 
 
 @translated

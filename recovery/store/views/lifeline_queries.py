@@ -28,6 +28,12 @@ _BRIEF: Document = dict.fromkeys(("recoveryTime", "name", "host", "pid", "pidSta
 _HAS_RUN = {"$ne": [past_or_null("$ranAt"), None]}
 _AGO: Document = {"$cond": [_HAS_RUN, {"$divide": [age("$ranAt"), 1000]}, None]}
 
+log = logging.getLogger(__name__)
+FINISHED, WORKING = DecisionState.FINISHED.value, DecisionState.WORKING.value
+STATES = frozenset(state.value for state in DecisionState)
+CATCH_UP_TIMEOUT = 1.0
+"""Seconds that a look waits for the majority: a thousand times what it takes while all is well."""
+
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatLook:
@@ -70,15 +76,6 @@ class HeartbeatView:
                 (one["scannedAgo"] for one in found if one.get("scannedAgo") is not None), default=math.inf
             ),
         )
-
-
-log = logging.getLogger(__name__)
-
-FINISHED, WORKING = DecisionState.FINISHED.value, DecisionState.WORKING.value
-STATES = frozenset(state.value for state in DecisionState)
-
-CATCH_UP_TIMEOUT = 1.0
-"""Seconds that a look waits for the majority: a thousand times what it takes while all is well."""
 
 
 class Claim(NamedTuple):

@@ -34,6 +34,8 @@ them by mistake, and each would be a series in Prometheus."""
 _COUNTED = ((ProcessState.RUNNING, "running"), (ProcessState.BROKEN, "unsuccessful"))
 _TEXT: Document = {"$cond": [{"$eq": [{"$type": "$type"}, "string"]}, "$type", ""]}
 
+log = logging.getLogger(__name__)
+
 
 @translated
 class Censuses:
@@ -89,9 +91,6 @@ class Censuses:
         """Return the last census, as a majority has it; None if there is none that is at most so many seconds old."""
         found = self._committed.find({"_id": THE_ONE, "$expr": near_now("$takenAt", within)})
         return next(readable(Census, found), None)
-
-
-log = logging.getLogger(__name__)
 
 
 @translated

@@ -27,6 +27,16 @@ _LAST = "\U0010ffff"
 """After all that begins as a text before it."""
 _IS_TEXT: Document = {"$type": "string"}
 
+_FIELDS = {"type": True, "customId": True}
+LABEL_INDEX = "labels"
+_TEXTS_LEFT_OUT = dict.fromkeys(
+    (
+        *("outcome.value", "outcome.error.stack", "call"),
+        *("children.args", "children.deps", "children.dependents", "children.unlocks"),
+    ),
+    False,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Named:
@@ -108,14 +118,8 @@ class ProcessNames:
             bounds = {"$gt": end(min(among)), "$lt": bounds["$lt"]}
 
 
-_FIELDS = {"type": True, "customId": True}
-
-
 def _named(document: Document) -> Named:
     return Named(document["_id"], document["type"], document["customId"])
-
-
-LABEL_INDEX = "labels"
 
 
 def _label_name(label: str) -> str:
@@ -124,15 +128,6 @@ def _label_name(label: str) -> str:
 
 def _within(label: object, bounds: dict[str, str]) -> bool:
     return isinstance(label, str) and bounds.get("$gte", "") <= label < bounds["$lt"] and label > bounds.get("$gt", "")
-
-
-_TEXTS_LEFT_OUT = dict.fromkeys(
-    (
-        *("outcome.value", "outcome.error.stack", "call"),
-        *("children.args", "children.deps", "children.dependents", "children.unlocks"),
-    ),
-    False,
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,28 @@ from recovery.store.driver_errors import translated
 from recovery.store.expressions import OVERDUE, Expression, after, literal, literals, read_past
 from recovery.store.record_reading import readable
 
+_NUDGED_AT: Document = {
+    # A note without it is of a worker that scans only when a beat nudges.
+    "$cond": [{"$eq": [{"$type": "$nudgedAt"}, "missing"]}, {"$ifNull": ["$ranAt", None]}, "$nudgedAt"]
+}
+_UNREACHABLE: Document = {
+    "recoveryTime": {"$exists": True},
+    "$expr": {"$gt": ["$recoveryTime", after(FAR_OFF)]},
+}
+_LIVE: dict[str, Document] = {
+    schema.DECISIONS: {"state": {"$in": [state.value for state in LIVE_DECISIONS]}},
+    schema.GRAPHS: {"notFinished": {"$ne": {}}, "failed": {}},
+    schema.PROCESSES: {"state": ProcessState.RUNNING.value},
+}
+# What is delayed keeps its time, if anybody can wait for it.
+_DUE: Expression = {
+    "$cond": [
+        {"$and": [{"$eq": ["$state", DecisionState.DELAYED.value]}, {"$lte": ["$eta", after(FAR_OFF)]}]},
+        {"$max": ["$eta", "$$NOW"]},
+        "$$NOW",
+    ]
+}
+
 
 @dataclass(frozen=True, slots=True)
 class DueRecords:
@@ -64,12 +86,6 @@ def _union(collection: str, query: Document, sort: Document | None = None) -> Do
     return {"$unionWith": {"coll": collection, "pipeline": pipeline}}
 
 
-_NUDGED_AT: Document = {
-    # A note without it is of a worker that scans only when a beat nudges.
-    "$cond": [{"$eq": [{"$type": "$nudgedAt"}, "missing"]}, {"$ifNull": ["$ranAt", None]}, "$nudgedAt"]
-}
-
-
 @translated
 class Scanners:
     """The collection `scanners`: one note per scanner, whichever worker ran it."""
@@ -99,25 +115,6 @@ class Scanners:
         for good, while nothing runs: its time is not believed."""
         found = self._current.aggregate([{"$set": {"nudgedAt": _NUDGED_AT}}, read_past("ranAt", "nudgedAt", "lostAt")])
         return {run.id: run for run in readable(ScannerRun, found)}
-
-
-_UNREACHABLE: Document = {
-    "recoveryTime": {"$exists": True},
-    "$expr": {"$gt": ["$recoveryTime", after(FAR_OFF)]},
-}
-_LIVE: dict[str, Document] = {
-    schema.DECISIONS: {"state": {"$in": [state.value for state in LIVE_DECISIONS]}},
-    schema.GRAPHS: {"notFinished": {"$ne": {}}, "failed": {}},
-    schema.PROCESSES: {"state": ProcessState.RUNNING.value},
-}
-# What is delayed keeps its time, if anybody can wait for it.
-_DUE: Expression = {
-    "$cond": [
-        {"$and": [{"$eq": ["$state", DecisionState.DELAYED.value]}, {"$lte": ["$eta", after(FAR_OFF)]}]},
-        {"$max": ["$eta", "$$NOW"]},
-        "$$NOW",
-    ]
-}
 
 
 @translated

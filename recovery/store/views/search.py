@@ -28,6 +28,9 @@ BATCH = 200
 SLOW_FROM = 50_000
 """Processes that are gone through in a second or so, which nobody has to be asked about."""
 
+_KEYS = {"type": frozenset({"type"}), "running": frozenset({"state", "type"})}
+"""Of the indexes in which there may be many: the fields that they answer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cost:
@@ -187,10 +190,6 @@ def _index_of(plan: Document) -> str:
         return str(plan["indexName"])
     inner = [plan[name] for name in ("inputStage", "queryPlan") if name in plan] + list(plan.get("inputStages", ()))
     return next((index for stage in inner if (index := _index_of(stage))), "")
-
-
-_KEYS = {"type": frozenset({"type"}), "running": frozenset({"state", "type"})}
-"""Of the indexes in which there may be many: the fields that they answer."""
 
 
 def _conditions(wanted: Document) -> Document:

@@ -27,6 +27,8 @@ EVERYTHING: Document = {}
 UNSUCCESSFUL = [state.value for state in UNSUCCESSFUL_PROCESSES]
 _OPEN = [state.value for state in UNTAKEN_DECISIONS]
 
+_PROCESS = {"type": "type", "state": "state", "id": "_id", "key": "key"}
+
 
 @dataclass(frozen=True, slots=True)
 class SearchSource:
@@ -200,7 +202,6 @@ def _of_rule(term: Term) -> list[SearchSource]:
     return [SearchSource(schema.OPERATION_RESULTS, {"rules": term.value}, "process", few=True)]
 
 
-_PROCESS = {"type": "type", "state": "state", "id": "_id", "key": "key"}
 _SOURCES: dict[str, Callable[[Term], list[SearchSource]]] = {
     **dict.fromkeys(_PROCESS, _of_process),
     "custom": _of_custom_id,

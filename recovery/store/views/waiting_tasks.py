@@ -37,6 +37,8 @@ OTHERS = "(other)"
 _TEXT: Document = {"$type": "string"}
 _NAMED: Document = {"_id": _TEXT}
 
+INDEX = "refused"
+
 
 @dataclass(frozen=True, slots=True)
 class ActorQueue:
@@ -139,9 +141,6 @@ class Waiting:
 def _seconds(since: object, now: datetime) -> float:
     """Return how many seconds ago a moment was; 0 if it is to come, or if another program left it out."""
     return max(0.0, (now - since).total_seconds()) if isinstance(since, datetime) else 0.0
-
-
-INDEX = "refused"
 
 
 @dataclass(frozen=True, slots=True)
