@@ -4,7 +4,6 @@ which something of ours looks at it, each as the set of what it finds."""
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,7 +18,7 @@ from recovery.operations import OperationRequest, OperationWorker
 from recovery.operations.kinds import checking
 from recovery.records import Operation, OperationState
 from recovery.records.ids import new_process_id
-from recovery.repair import Repairer
+from recovery.repair import Repaired, Repairer
 from recovery.rules import Finding, Rule
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, WorkerScanner
 from recovery.scan.scanner import Scanner
@@ -269,9 +268,9 @@ def by_scanners(world: World, only: str | None = None) -> Found:
         database_of(world.store)[name].update_many(soon, due, bypass_document_validation=True)
     found = set[tuple[str, str, str]]()
 
-    def note(_: Repairer, findings: Iterable[Finding], *__: object) -> Counter[Rule]:
+    def note(_: Repairer, findings: Iterable[Finding], *__: object) -> Repaired:
         found.update(_of(findings))
-        return Counter()
+        return Repaired({})
 
     def tell(_: Scanner[Any], damage: DamagedRecord) -> None:
         found.add((str(damage.record).partition("/")[0], Rule.RECORD_DAMAGED.value, str(damage.record)))
@@ -279,7 +278,7 @@ def by_scanners(world: World, only: str | None = None) -> Found:
 
     pass_over = Scanner._pass_over
     resources, outbox = world.app.resources, world.app.outbox
-    with patch.object(Repairer, "repair", note), patch.object(Scanner, "_pass_over", tell):
+    with patch.object(Repairer, "repair_each", note), patch.object(Scanner, "_pass_over", tell):
         workers = WorkerScanner(resources, outbox, silent_workers(resources))
         chosen = [workers, *(kind(resources, outbox) for kind in (DecisionScanner, GraphScanner, ProcessScanner))]
         for scanner in chosen if only is None else [one for one in chosen if one.name == only]:
