@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 from recovery.exports import exported
 
 if TYPE_CHECKING:
-    from recovery.search.fields import FIELDS, Field, Kind
+    from recovery.search.fields import FIELDS, Field, FieldKind
     from recovery.search.language import Saved, has_signed_ages, parse, quoted, rewritten
     from recovery.search.query import All, And, Node, Not, Or, Query, Term
     from recovery.search.words import in_words, stored_in_words
 
 __all__ = [
-    "FIELDS", "All", "And", "Field", "Kind", "Node", "Not", "Or", "Query", "Saved", "Term", "has_signed_ages",
+    "FIELDS", "All", "And", "Field", "FieldKind", "Node", "Not", "Or", "Query", "Saved", "Term", "has_signed_ages",
     "in_words", "parse", "quoted", "rewritten", "stored_in_words",
 ]  # fmt: skip
 
 __getattr__ = exported(
     __name__,
     {
-        "fields": "FIELDS Field Kind",
+        "fields": "FIELDS Field FieldKind",
         "language": "Saved has_signed_ages parse quoted rewritten",
         "query": "All And Node Not Or Query Term",
         "words": "in_words stored_in_words",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from lark import Token, Tree
 
-from recovery.search.fields import FIELDS, FORMS, Field, Kind, is_date
+from recovery.search.fields import FIELDS, FORMS, Field, FieldKind, is_date
 from recovery.wording import parse_duration, show_duration
 
 MAX_SHOWN = 300
@@ -32,7 +32,7 @@ class SignedAge:
     def form(self) -> str:
         """The name of the form that means what the sign meant."""
         later = self.sign.startswith(">")
-        if self.field.kind is Kind.SPAN:
+        if self.field.kind is FieldKind.SPAN:
             return "longer" if later else "shorter"
         return "within" if later else "before"
 
@@ -43,7 +43,7 @@ class SignedAge:
 
 def signed_age(field: Field, sign: Token, value: Token, age: str) -> SignedAge | None:
     """Return the age of a term with a sign; None if it compares something else."""
-    if field.kind not in FORMS or (field.kind is Kind.MOMENT and is_date(age)):
+    if field.kind not in FORMS or (field.kind is FieldKind.MOMENT and is_date(age)):
         return None
     return SignedAge(field, str(sign), age, sign.start_pos or 0, value.end_pos or 0)
 

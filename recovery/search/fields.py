@@ -18,7 +18,7 @@ from recovery.wording import parse_duration
 MAX_TEXT = 1000
 
 
-class Kind(Enum):
+class FieldKind(Enum):
     """What values a field takes."""
 
     TEXT = "a text, or the beginning of one with * at its end"
@@ -39,7 +39,7 @@ class Field:
     """A field of the language."""
 
     name: str
-    kind: Kind
+    kind: FieldKind
     help: str
     words: tuple[str, ...] = ()
     family: bool = False
@@ -49,37 +49,39 @@ class Field:
 FIELDS: dict[str, Field] = {
     field.name: field
     for field in (
-        Field("type", Kind.TEXT, "The process type."),
-        Field("state", Kind.WORD, "The process's state.", tuple(state.value for state in ProcessState)),
-        Field("id", Kind.TEXT, "The process's id."),
-        Field("custom", Kind.TEXT, "Its custom id, or the one that it had until another process took its place."),
-        Field("label", Kind.TEXT, "A label that it was started with: label.customer:acme.", family=True),
-        Field("key", Kind.TEXT, "What of its type it is for: the key of its marker."),
-        Field("version", Kind.TEXT, "The version of the application that started it, or that ran a task of it."),
-        Field("pinned", Kind.TEXT, "The version that alone runs its tasks, beside those that declare it compatible."),
-        Field("started", Kind.MOMENT, "When it was started."),
-        Field("ended", Kind.MOMENT, "When it ended; what runs did not."),
-        Field("idle", Kind.SPAN, "For how long nothing has changed in a process that has not ended well."),
-        Field("overdue", Kind.FLAG, "A deadline of one of its records is past."),
+        Field("type", FieldKind.TEXT, "The process type."),
+        Field("state", FieldKind.WORD, "The process's state.", tuple(state.value for state in ProcessState)),
+        Field("id", FieldKind.TEXT, "The process's id."),
+        Field("custom", FieldKind.TEXT, "Its custom id, or the one that it had until another process took its place."),
+        Field("label", FieldKind.TEXT, "A label that it was started with: label.customer:acme.", family=True),
+        Field("key", FieldKind.TEXT, "What of its type it is for: the key of its marker."),
+        Field("version", FieldKind.TEXT, "The version of the application that started it, or that ran a task of it."),
+        Field(
+            "pinned", FieldKind.TEXT, "The version that alone runs its tasks, beside those that declare it compatible."
+        ),
+        Field("started", FieldKind.MOMENT, "When it was started."),
+        Field("ended", FieldKind.MOMENT, "When it ended; what runs did not."),
+        Field("idle", FieldKind.SPAN, "For how long nothing has changed in a process that has not ended well."),
+        Field("overdue", FieldKind.FLAG, "A deadline of one of its records is past."),
         Field(
             "refused",
-            Kind.FLAG,
+            FieldKind.FLAG,
             "A task of it waits for a newer worker, or for one of the version that it is pinned to.",
         ),
-        Field("error", Kind.TEXT, "The kind of an error for which it, or a task of it, has no result."),
-        Field("message", Kind.PART, "A part of that error's message."),
-        Field("code", Kind.NUMBER, "That error's code."),
-        Field("fingerprint", Kind.TEXT, "What alike errors have in common, as `recovery broken list` has it."),
-        Field("actor", Kind.TEXT, "An actor of which a task is to be done, or has failed."),
-        Field("timeouts", Kind.NUMBER, "How many attempts of one of its tasks were lost."),
-        Field("rule", Kind.EXACT, "A rule of the failure map that an operation found broken in the last 90 days."),
+        Field("error", FieldKind.TEXT, "The kind of an error for which it, or a task of it, has no result."),
+        Field("message", FieldKind.PART, "A part of that error's message."),
+        Field("code", FieldKind.NUMBER, "That error's code."),
+        Field("fingerprint", FieldKind.TEXT, "What alike errors have in common, as `recovery broken list` has it."),
+        Field("actor", FieldKind.TEXT, "An actor of which a task is to be done, or has failed."),
+        Field("timeouts", FieldKind.NUMBER, "How many attempts of one of its tasks were lost."),
+        Field("rule", FieldKind.EXACT, "A rule of the failure map that an operation found broken in the last 90 days."),
     )
 }
 
 
-FORMS: dict[Kind, dict[str, Comparison]] = {
-    Kind.MOMENT: {"before": Comparison.BELOW, "within": Comparison.ABOVE},
-    Kind.SPAN: {"longer": Comparison.ABOVE, "shorter": Comparison.BELOW},
+FORMS: dict[FieldKind, dict[str, Comparison]] = {
+    FieldKind.MOMENT: {"before": Comparison.BELOW, "within": Comparison.ABOVE},
+    FieldKind.SPAN: {"longer": Comparison.ABOVE, "shorter": Comparison.BELOW},
 }
 """The names by which an age is compared, as in `ended:before(90d)`; they say what they mean without a sign."""
 
@@ -92,14 +94,14 @@ def read(field: Field, sign: str, text: str, quoted: bool, now: datetime) -> tup
     """Return how a term of this field compares; its ages may have signs (`recovery.search.ages`). Raises BadValue."""
     if len(text) > MAX_TEXT:
         raise BadValue(f"is longer than {MAX_TEXT:,} characters")
-    if field.kind is Kind.PART:
+    if field.kind is FieldKind.PART:
         return _part(field, sign, text, quoted)
-    if field.kind in (Kind.TEXT, Kind.EXACT, Kind.WORD):
+    if field.kind in (FieldKind.TEXT, FieldKind.EXACT, FieldKind.WORD):
         return _text(field, sign, text, quoted)
     comparison = Comparison(sign or "=")
-    if field.kind is Kind.NUMBER:
+    if field.kind is FieldKind.NUMBER:
         return comparison, _number(text)
-    if field.kind is Kind.SPAN:
+    if field.kind is FieldKind.SPAN:
         if not sign:
             raise BadValue(f"is {field.kind.value}")
         return comparison, _span(field, text)
@@ -112,7 +114,7 @@ def read_age(field: Field, form: str, text: str, now: datetime) -> tuple[Compari
     if form not in forms:
         raise BadValue(f"is {field.kind.value}; {form}(…) is for {_users_of(form)}")
     span = _span(field, text)
-    return forms[form], span if field.kind is Kind.SPAN else now - timedelta(seconds=span)
+    return forms[form], span if field.kind is FieldKind.SPAN else now - timedelta(seconds=span)
 
 
 def is_date(text: str) -> bool:
@@ -126,7 +128,7 @@ def _text(field: Field, sign: str, text: str, quoted: bool) -> tuple[Comparison,
     if field.words and text not in field.words:
         near = difflib.get_close_matches(text, field.words, n=1, cutoff=0.5)
         raise BadValue(f"is one of {', '.join(field.words)}{f'; did you mean {near[0]}?' if near else ''}")
-    if field.kind is Kind.TEXT and text.endswith("*") and not quoted:
+    if field.kind is FieldKind.TEXT and text.endswith("*") and not quoted:
         if "\0" in text:
             raise BadValue("can't be the beginning of a text with the character NUL; remove that")
         return Comparison.STARTS, text[:-1]
@@ -147,9 +149,9 @@ def _number(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise BadValue(f"is {Kind.NUMBER.value}") from None
+        raise BadValue(f"is {FieldKind.NUMBER.value}") from None
     if value != value or abs(value) > 1e15:
-        raise BadValue(f"is {Kind.NUMBER.value}")
+        raise BadValue(f"is {FieldKind.NUMBER.value}")
     return int(value) if value.is_integer() else value
 
 
@@ -168,7 +170,7 @@ def _users_of(form: str) -> str:
 def _moment(field: Field, comparison: Comparison, text: str, now: datetime) -> tuple[Comparison, Value]:
     if not is_date(text):
         if comparison is Comparison.IS:
-            raise BadValue(f"is {Kind.MOMENT.value}")
+            raise BadValue(f"is {FieldKind.MOMENT.value}")
         return comparison, now - timedelta(seconds=_span(field, text))
     if comparison is Comparison.IS:
         raise BadValue("a day or moment takes > or < before it")
@@ -182,7 +184,7 @@ def _moment(field: Field, comparison: Comparison, text: str, now: datetime) -> t
     except OverflowError:
         raise BadValue("is a date from 0001-01-01 to 9999-12-30 in UTC") from None
     except ValueError:
-        raise BadValue(f"is {Kind.MOMENT.value}") from None
+        raise BadValue(f"is {FieldKind.MOMENT.value}") from None
 
 
 Values = Callable[[str, str, str], Iterable[str]]
@@ -218,7 +220,7 @@ def _terms(term: str, values: Values) -> list[str]:
     if not colon:
         names = [_shown(one) for one in FIELDS.values()]
         return _only_one([one for one in names if one.startswith(head.lower())], values)
-    if field is None or field.kind is Kind.FLAG or bool(member) != field.family:
+    if field is None or field.kind is FieldKind.FLAG or bool(member) != field.family:
         return []
     candidates = field.words or values(field.name, member, value)
     # A value that begins with = is one in quotes only.
@@ -235,4 +237,4 @@ def _only_one(names: list[str], values: Values) -> list[str]:
 def _shown(field: Field) -> str:
     if field.family:
         return f"{field.name}."
-    return field.name if field.kind is Kind.FLAG else f"{field.name}:"
+    return field.name if field.kind is FieldKind.FLAG else f"{field.name}:"

@@ -13,7 +13,7 @@ from lark.exceptions import VisitError
 from recovery.errors import InputError
 from recovery.records import given
 from recovery.search.ages import SignedAge, signed_age, signed_ages, two_readings
-from recovery.search.fields import FIELDS, BadValue, Field, Kind, read, read_age
+from recovery.search.fields import FIELDS, BadValue, Field, FieldKind, read, read_age
 from recovery.search.pointing import no_field, no_search, unexpected, wrong
 from recovery.search.query import All, And, Comparison, Node, Not, Or, Query, Term
 
@@ -204,7 +204,7 @@ class _Reader(Transformer[Token, Node]):
         field, member = self._field(name)
         quoted = value.type == "QUOTED"
         text = _unquoted(str(value)) if quoted else str(value)
-        if field.kind is Kind.FLAG:
+        if field.kind is FieldKind.FLAG:
             raise wrong(self._source, name, f"{field.name} is {field.kind.value}")
         try:
             comparison, found = read(field, sign, text, quoted, self._now)
@@ -218,7 +218,7 @@ class _Reader(Transformer[Token, Node]):
         name, value = parts
         field, member = self._field(name)
         form, _, text = str(value)[:-1].partition("(")
-        if field.kind is Kind.FLAG:
+        if field.kind is FieldKind.FLAG:
             raise wrong(self._source, name, f"{field.name} is {field.kind.value}")
         try:
             comparison, found = read_age(field, form.lower(), text.strip(), self._now)

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from recovery.errors import InputError
-from recovery.search import Kind, Term, in_words, parse
+from recovery.search import FieldKind, Term, in_words, parse
 from recovery.search.query import Comparison
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
-MOMENT, SPAN = Kind.MOMENT.value, Kind.SPAN.value
+MOMENT, SPAN = FieldKind.MOMENT.value, FieldKind.SPAN.value
 NUMBER = "a number, with >, <, >= or <= before it if it is not to be exactly that"
 STATES = "running, finished, broken, aborted"
 
