@@ -185,10 +185,10 @@ def _slot(app: Recovery) -> Slot:
 
 def _intake(app: Recovery) -> Intake | None:
     """Return the intake of this process; None outside workers, because only workers take messages."""
-    if (channel := Channel.intake) is None:
+    if (messages := Channel.intake) is None:
         return None
     if Running.intake is None or Running.intake[0] != os.getpid():
-        take = hints(app.resources.broker, channel, _takes_more)
+        take = hints(app.resources.broker, messages, _takes_more)
         Running.intake = os.getpid(), Intake(take, Pace(app.settings.batch_size))
     return Running.intake[1]
 

@@ -1,5 +1,4 @@
-"""Celery's Redis transport as workers have it: what comes from Redis is checked by an `MessageIntake` before kombu
-reads it.
+"""Celery's Redis transport as workers have it: a `MessageIntake` checks what comes from Redis before kombu reads it.
 
 kombu keeps messages that are taken and not yet acknowledged in Redis as well (`unacked`), and restores them at its end
 or after an hour: two round trips for each message, and a message that kills a worker kills the next one. Here they are
