@@ -152,8 +152,8 @@ def test_a_result_between_look_and_write_wins(world: World, settings: dict[str, 
     one = scanner(world, "decisions")
 
     def finish() -> None:
-        outcome = Outcome(pass_key="old", value='"first"')
-        assert world.store.decisions.finish(decision, outcome, [], accept_first=False, worker="w#1", apply_timeout=60)
+        ended = decision.evolve(outcome=Outcome(pass_key="old", value='"first"'))
+        assert world.store.decisions.finish([ended], accept_first=False, worker="w#1", apply_timeout=60)
 
     after_find(one, finish)
     result = one.run_once()
@@ -171,7 +171,7 @@ def test_a_claim_between_look_and_write_wins(world: World) -> None:
     overdue(world, QUEUED)
     world.store.queues.polled({"add": world.store.now()})
     one = scanner(world, "decisions")
-    after_find(one, lambda: world.store.decisions.claim("add", start_of(0), "old", "w#1", 60))
+    after_find(one, lambda: world.store.decisions.claim("add", {start_of(0): "old"}, "w#1", 60))
     assert one.run_once().repaired == {}
     assert (get(world).state, get(world).pass_key) == (WORKING, "old")
 
@@ -351,7 +351,7 @@ def test_finished_and_not_applied(world: World) -> None:
 def test_applied_and_only_the_word_is_missing(world: World) -> None:
     """Nothing was wrong: looked at, not repaired, and at rest."""
     (decision,) = overdue(world, FINISHED, outcome=Outcome(pass_key="old", value='"added"'))
-    world.store.graphs.apply(process_of(0), 0, [Finished("start", {}, ())])
+    world.store.graphs.apply({process_of(0): (0, [Finished("start", {}, ())])})
     result = scanner(world, "decisions").run_once()
     assert (result.looked_at, result.repaired) == (1, {})
     assert get(world, decision.id).recovery_time is None
