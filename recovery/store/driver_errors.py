@@ -36,7 +36,7 @@ from recovery.errors import (
 
 _NO_PRIMARY = frozenset({91, 189, 10107, 11600, 11602, 13435, 13436})
 """Codes of a server that is no primary, or is ending."""
-_CODES = frozenset(
+_TRANSIENT_CODES = frozenset(
     {
         *(6, 7, 89, 9001),  # the network between its members
         *_NO_PRIMARY,
@@ -60,13 +60,13 @@ def is_transient(error: BaseException) -> bool:
         return _of_bulk(error.details or {})
     if isinstance(error, OperationFailure):
         # Written, but perhaps to be taken back: a majority did not say yet that it has it.
-        return isinstance(error, WriteConcernError) or error.timeout or error.code in _CODES
+        return isinstance(error, WriteConcernError) or error.timeout or error.code in _TRANSIENT_CODES
     return isinstance(error, ConnectionFailure) or (isinstance(error, PyMongoError) and error.timeout)
 
 
 def _of_bulk(details: Any) -> bool:
     errors = details.get("writeErrors", ())
-    return bool(details.get("writeConcernErrors")) or any(one.get("code") in _CODES for one in errors)
+    return bool(details.get("writeConcernErrors")) or any(one.get("code") in _TRANSIENT_CODES for one in errors)
 
 
 def ours(error: Exception) -> StoreError:

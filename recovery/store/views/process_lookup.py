@@ -16,7 +16,7 @@ from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import is_index_missing, translated
-from recovery.store.expressions import record_range
+from recovery.store.expressions import record_range, record_ranges
 from recovery.store.record_reading import decision_of, readable
 from recovery.store.splitting import find_keys
 
@@ -26,7 +26,6 @@ _HAS_BOTH: Document = {"type": {"$gte": ""}, "customId": {"$gte": ""}}
 _LAST = "\U0010ffff"
 """After all that begins as a text before it."""
 _IS_TEXT: Document = {"$type": "string"}
-
 _FIELDS = {"type": True, "customId": True}
 LABEL_INDEX = "labels"
 _TEXTS_LEFT_OUT = dict.fromkeys(
@@ -56,7 +55,7 @@ class ProcessNames:
         self._processes = committed(database[schema.PROCESSES])
 
     def find(self, custom_id: str, limit: int) -> list[Named]:
-        """Up to `limit` processes of this custom id, by type. Index `customId`: a seek for each process type."""
+        """Return up to `limit` processes with this custom id, by type. Index `customId`: a seek for each process type."""
         # With any type: the index is left for the next type once it has no more of this custom id.
         query = _HAS_BOTH | {"customId": custom_id}
         try:
@@ -141,7 +140,7 @@ class TaskLine:
 
 @dataclass(frozen=True, slots=True)
 class CallTexts:
-    """One task's, each whole or its first characters; None for what is not there, or is no text."""
+    """The texts of one task's call, each whole or its first characters; None for one that is missing or is no text."""
 
     args: str | None = None
     """`[positional, named]` arguments."""
@@ -167,7 +166,7 @@ class ProcessDetails:
         return {task: CallTexts(texts.get(task), values.get(task)) for task in {**texts, **values}}
 
     def task_lines(self, process_id: str) -> list[TaskLine]:
-        """All tasks of a process. Index `_id`, one range."""
+        """Return all tasks of a process. Index `_id`, one range."""
         found = self._tasks.find(record_range(process_id), {"actor": True, "parent": True})
         return [
             TaskLine(d["_id"].partition("/")[2], _text(d.get("actor")) or "?", _text(d.get("parent"))) for d in found
@@ -191,7 +190,7 @@ class ProcessDetails:
         values: dict[str, dict[str, str | None]] = {process_id: {} for process_id in process_ids}
         if not values:
             return values
-        finished = {"$or": [record_range(process_id) for process_id in values], "state": DecisionState.FINISHED.value}
+        finished = {**record_ranges(values), "state": DecisionState.FINISHED.value}
         for found in self._decisions.find(finished, {"outcome.value": True}).hint("_id_"):
             process_id, _, task = found["_id"].partition("/")
             values[process_id][task] = _text((found.get("outcome") or {}).get("value"))
