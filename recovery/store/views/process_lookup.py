@@ -55,7 +55,8 @@ class ProcessNames:
         self._processes = committed(database[schema.PROCESSES])
 
     def find(self, custom_id: str, limit: int) -> list[Named]:
-        """Return up to `limit` processes with this custom id, by type. Index `customId`: a seek for each process type."""
+        """Return up to `limit` processes with this custom id, by type. Index `customId`: a seek for each process
+        type."""
         # With any type: the index is left for the next type once it has no more of this custom id.
         query = _HAS_BOTH | {"customId": custom_id}
         try:
