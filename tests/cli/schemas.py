@@ -1,4 +1,9 @@
-"""What `--json` prints, against the schemas that docs/commands.md lists."""
+"""What `--json` prints, against the schemas that docs/commands.md lists.
+
+Commands that print an operation have the same schema of it. Change that of `operation show`, then run
+
+    python -m tests.cli.schemas      # writes it into those of the others
+"""
 
 from __future__ import annotations
 
@@ -53,3 +58,36 @@ def _closed(schema: Any) -> Any:
     closed = {key: _closed(one) for key, one in schema.items()}
     # `properties` may hold one of that name, which is no object schema.
     return {**closed, "additionalProperties": False} if isinstance(schema.get("required"), list) else closed
+
+
+_OF_THE_COMMAND = ("command", "version", "sample")
+"""What is not the operation's own in the schema of `operation show`."""
+
+
+def operation_schemas() -> dict[Path, str]:
+    """{page: its text, with what an operation is as `operation show` has it}."""
+    model = json.loads(path("operation show").read_text())
+    pages = [page for page in sorted(SCHEMAS.glob("operation-*.json")) if page != path("operation show")]
+    return {page: _written(_with_operation(json.loads(page.read_text()), model)) for page in pages}
+
+
+def _with_operation(schema: Any, model: dict[str, Any]) -> Any:
+    if isinstance(schema, list):
+        is_of_fields = {"selection_in_words", "idle_timeout"} <= {one for one in schema if type(one) is str}
+        own = [key for key in model["required"] if key not in (*_OF_THE_COMMAND, "number", *schema)]
+        return [*schema, *own] if is_of_fields else [_with_operation(one, model) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: _with_operation(one, model) for key, one in schema.items()}
+    if {"number", "selection_in_words"} <= found.keys():
+        found |= {key: one for key, one in model["properties"].items() if key not in _OF_THE_COMMAND}
+    return found
+
+
+def _written(schema: Any) -> str:
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    for page, text in operation_schemas().items():
+        page.write_text(text)

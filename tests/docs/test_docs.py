@@ -28,6 +28,7 @@ from recovery.rules import Rule
 from recovery.scan.census import CensusTaker
 from recovery.stack import Stack
 from recovery.store import Store
+from tests.cli import schemas
 from tests.docs import architecture, failure_map, field_rights, policy, reference, roles
 from tests.docs.blocks import DOCS, PAGES, README, ROOT, Example, blocks, module, starts
 from tests.metrics import alerts, panels
@@ -104,6 +105,13 @@ def test_the_failure_map_is_what_the_rules_say() -> None:
     page = failure_map.PAGE.read_text()
     assert re.findall(r"^\| `([A-Z_]+)` \|", page, re.MULTILINE) == list(Rule)
     assert page == failure_map.page(page), "run `python -m tests.docs.failure_map`"
+
+
+def test_commands_that_print_an_operation_have_one_schema_of_it() -> None:
+    wanted = schemas.operation_schemas()
+    assert len(wanted) == 9
+    wrong = [page.name for page, text in wanted.items() if page.read_text() != text]
+    assert wrong == [], "run `python -m tests.cli.schemas`"
 
 
 def test_the_architecture_is_what_the_imports_say() -> None:
