@@ -62,6 +62,8 @@ def _closed(schema: Any) -> Any:
 
 _OF_THE_COMMAND = ("command", "version", "sample")
 """What is not the operation's own in the schema of `operation show`."""
+_ALWAYS_THERE = ("number", "kind", "state")
+"""What is printed of an operation whose record is damaged, too; its schema requires the others by one of them."""
 
 
 def operation_schemas() -> dict[Path, str]:
@@ -74,7 +76,7 @@ def operation_schemas() -> dict[Path, str]:
 def _with_operation(schema: Any, model: dict[str, Any]) -> Any:
     if isinstance(schema, list):
         is_of_fields = {"selection_in_words", "idle_timeout"} <= {one for one in schema if type(one) is str}
-        own = [key for key in model["required"] if key not in (*_OF_THE_COMMAND, "number", *schema)]
+        own = [key for key in model["required"] if key not in (*_OF_THE_COMMAND, *_ALWAYS_THERE, *schema)]
         return [*schema, *own] if is_of_fields else [_with_operation(one, model) for one in schema]
     if not isinstance(schema, dict):
         return schema
