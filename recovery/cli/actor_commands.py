@@ -100,7 +100,7 @@ def forget(name: Name, reason: ReasonOption = "", json: JsonOption = False) -> N
 
 
 def look(resources: Resources) -> dict[str, Found]:
-    """All actors, as JSON has them. Ages are in seconds."""
+    """Return all actors as JSON has them. Ages are in seconds."""
     from recovery.cli.output import seconds_between
 
     store = resources.store

@@ -53,8 +53,8 @@ def audit(
 
 
 def _print(out: Console, rows: Sequence[Row]) -> None:
-    """A table with a line for each entry; in a terminal that is too narrow for it, with a second line below for the
-    reason and the outcome, and for a long target."""
+    """Print a table with a line for each entry. In a terminal that is too narrow for it, the reason and the outcome,
+    and a long target, are on a second line."""
     from recovery.cli.output import line
     from recovery.cli.text_tables import GAP, Labelled, print_rows
 

@@ -130,7 +130,7 @@ def _print_findings(out: Console, what: str, findings: Sequence[Finding]) -> Non
 def _as_dict(
     first: Examination, last: Examination, repaired: dict[str, int] | None, coming: Sequence[Deadline]
 ) -> dict[str, Any]:
-    """What is found, as JSON has it. Times are ISO 8601 in UTC. `repaired` is null if nobody asked for it."""
+    """Return what was found, as JSON has it. Times are ISO 8601 in UTC. `repaired` is null if nobody asked for it."""
     process, graph = last.snapshot.process, last.snapshot.graph
     return {
         "process": last.snapshot.process_id,
@@ -165,7 +165,7 @@ def _states(snapshot: Snapshot) -> dict[str, int]:
 
 
 def _open(snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Tasks that the graph has as open, those that wait for nothing first."""
+    """Return the tasks that the graph has as open, with those first that wait for nothing."""
     if snapshot.graph is None:
         return []
     found = []

@@ -37,12 +37,12 @@ ReasonOption = Annotated[str, typer.Option("--reason", help="Why; kept in the au
 
 
 def paragraphs(text: str) -> str:
-    """A command's help as Typer wants it: no line breaks but between paragraphs."""
+    """Return a command's help as Typer wants it: with line breaks only between paragraphs."""
     return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
 def duration(text: str | float) -> float:
-    """The seconds of an option's duration, or of its default."""
+    """Return the seconds of an option's duration, or of its default."""
     if not isinstance(text, str):
         return text
     try:
@@ -97,7 +97,7 @@ class _Quick:
 
 
 def _is_plain(value: Any, param: Any) -> bool:
-    """Whether an option that takes one value needs no conversion of it, and no check."""
+    """Return whether the value of an option needs no conversion and no check."""
     if param.multiple or param.nargs != 1:
         return False
     if value is None:
@@ -119,7 +119,8 @@ def _prepared(params: Any) -> Any:
 
 
 def _with_wait(args: list[str]) -> list[str]:
-    """With its default where no duration, which begins with a digit, comes after it."""
+    """Return the arguments, with the default duration after each --wait that no duration follows. A duration begins
+    with a digit."""
     found: list[str] = []
     for place, argument in enumerate(args):
         if argument == "--":

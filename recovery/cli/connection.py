@@ -53,7 +53,8 @@ def connect(settings: Settings | None = None, *, needs_redis: bool = True) -> Re
 
 
 def _up(settings: Settings) -> str | None:
-    """`recovery up` for servers on this machine, on other ports than its own defaults; None for others."""
+    """Return the `recovery up` that starts servers on these ports of this machine. Return None for servers elsewhere,
+    and for the default ports."""
     found = [_LOCAL.fullmatch(address) for address in (settings.mongo_uri, settings.broker_url)]
     ports = [one[1] for one in found if one]
     if len(ports) < 2 or ports == ["27017", "6379"]:

@@ -52,7 +52,7 @@ def disk(
 
 
 def as_dict(found: DiskUse) -> dict[str, Any]:
-    """As JSON has it, in bytes: what takes most first."""
+    """Return what is used, as JSON has it, in bytes. The type that takes most is first."""
     return {
         "types": [{"type": kind, **_use(use)} for kind, use in _sorted(found)],
         "others": _use(found.others),
@@ -77,7 +77,7 @@ def _sorted(found: DiskUse) -> list[tuple[str | None, Use]]:
 
 
 def _points(found: DiskUse) -> float:
-    """By how many points a share of a half may be off."""
+    """Return by how many points a share of a half may be off."""
     return CERTAINTY * 50 / sqrt(max(1, found.drawn))
 
 
@@ -96,7 +96,7 @@ def _weight(use: Use) -> float:
 
 
 def show_bytes(number: float) -> str:
-    """A number of bytes, to three digits."""
+    """Return a number of bytes as a text of three digits and a unit."""
     place = 0
     while number >= 999.5 and place < len(_UNITS) - 1:
         number, place = number / 1000, place + 1

@@ -53,7 +53,7 @@ def doctor(json: JsonOption = False) -> None:
 
 
 def _in_one(checks: Sequence[Check]) -> Check:
-    """What was not asked, for a reason that other lines tell, as one line."""
+    """Return one check for all that were not asked, because other lines tell the reason."""
     from dataclasses import replace
 
     names, why = ", ".join(check.name for check in checks), "; ".join(dict.fromkeys(check.found for check in checks))

@@ -127,7 +127,7 @@ def _once(resources: Resources, plan: DrillPlan, *, json: bool) -> bool:
 
 
 def _watch(resources: Resources, plan: DrillPlan, every: float, *, json: bool) -> None:
-    """Until it is stopped. Raises Stopped."""
+    """Run drills until a signal stops them. Raises Stopped."""
     from recovery.cli import connection
     from recovery.cli.output import messages
     from recovery.drill.drilling import watch
@@ -182,7 +182,7 @@ def _row(one: Measured) -> list[Cell]:
 
 
 def _remarks(report: DrillReport) -> list[tuple[str, str]]:
-    """What is told under the table, and in which style."""
+    """Return the lines under the table, each with its style."""
     took = [one for one in report.workers if one.canaries]
     found = [(f"{len(took)} of {len(report.workers)} workers took part", "")]
     for worker in report.workers:
@@ -206,7 +206,7 @@ def _remarks(report: DrillReport) -> list[tuple[str, str]]:
 
 
 def _broken(step: dict[str, object]) -> str:
-    """How a promise was broken; empty if it was not."""
+    """Return how a promise was broken, or an empty text if it was kept."""
     counts = [f"{step[what]} of {step['probes']} {said}" for what, said in _HOW.items() if step[what]]
     return ", ".join(counts)
 

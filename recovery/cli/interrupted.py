@@ -22,7 +22,7 @@ PAGE = 1000
 
 
 def print_groups(out: Console, groups: Sequence[Group]) -> None:
-    """A table of groups; there must be some. In a pipe each has one line."""
+    """Print a table of at least one group. In a pipe each group has one line."""
     from rich.table import Table
     from rich.text import Text
 
@@ -45,7 +45,7 @@ def print_groups(out: Console, groups: Sequence[Group]) -> None:
 
 
 def tasks_of(resources: Resources, selection: Selection) -> Iterator[dict[str, Any]]:
-    """All tasks selected, as JSON has them, in the order of their processes' starts."""
+    """Yield all selected tasks as JSON has them, in the order of their processes' starts."""
     from recovery.engine.operators.restart import pages
 
     for page in pages(resources, selection, PAGE):
@@ -65,8 +65,8 @@ def tasks_of(resources: Resources, selection: Selection) -> Iterator[dict[str, A
 
 
 def print_tasks(out: Console, tasks: Iterable[dict[str, Any]]) -> None:
-    """A line for each, with its id first: there may be a million, so it is no table. In a narrow terminal the rest goes
-    on below, indented."""
+    """Print a line for each task, with its id first. It is no table, because there may be a million tasks. In a narrow
+    terminal the rest of a line goes on below, indented."""
     from recovery.cli.text_tables import Labelled
 
     for one in tasks:
@@ -79,7 +79,7 @@ def print_tasks(out: Console, tasks: Iterable[dict[str, Any]]) -> None:
 
 
 def _blocks(groups: Sequence[Group]) -> Iterator[Text]:
-    """The same for a terminal in which a table would be wrapped beyond reading."""
+    """Yield a block of lines for each group, for a terminal that is too narrow for a table."""
     from recovery.cli.output import line
 
     for group in groups:
@@ -124,7 +124,7 @@ def print_plan(out: Console, interruptions: Interruptions, selection: Selection,
 
 
 def without_rule(message: str) -> str:
-    """A process's error without the rule that found it, which the record begins with: the kind of error says it."""
+    """Return a process's error without the rule at its start, because the kind of error says the same."""
     from recovery.rules import Rule
 
     start, _, rest = message.partition(": ")
@@ -140,7 +140,7 @@ def _times(group: Group) -> tuple[str, str]:
 
 
 def lines(one: Interruption, decision: Decision | None) -> Iterator[Text]:
-    """All that is known of one, its stack last."""
+    """Yield all that is known of an interrupted task. Its stack is last."""
     from rich.text import Text
 
     from recovery.cli.output import line
@@ -158,7 +158,7 @@ def lines(one: Interruption, decision: Decision | None) -> Iterator[Text]:
 
 
 def as_dict(one: Interruption, decision: Decision | None) -> dict[str, Any]:
-    """The same as JSON has it."""
+    """Return all that is known of an interrupted task, as JSON has it."""
     import dataclasses
 
     return {**dataclasses.asdict(one), "stack": _stack(decision)}

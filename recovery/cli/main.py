@@ -94,7 +94,8 @@ def main() -> None:
 
 
 def _log_as_set() -> None:
-    """Warnings as JSON on stderr, if the settings say so. Of settings that can't be used who needs them tells."""
+    """Log warnings as JSON on stderr if the settings say so. Wrong settings are reported by the command that needs
+    them."""
     with suppress(SettingsError):
         if load().log_format is LogFormat.JSON:
             log_json()
@@ -114,7 +115,8 @@ def _unless_half_made(unraisable: sys.UnraisableHookArgs) -> None:
 
 
 def _written(code: Code) -> Code:
-    """The exit code, once all that was said is written: ERROR where that can't be, as on a full disk."""
+    """Return the exit code, once all output is written. It is ERROR if the output cannot be written, as on a full
+    disk."""
     if sys.stdout is not None:
         try:
             sys.stdout.flush()
@@ -179,28 +181,30 @@ def _of_typer(error: Exception) -> str | None:
 
 
 def _of_driver(error: Exception) -> str | None:
-    """What a driver says to `recovery up`; None for another's error. By name: to import drivers for this would cost
-    every command."""
+    """Return the message for a driver's error, as `recovery up` may meet it. Return None for another error.
+
+    Drivers are told by name, because their import would cost every command.
+    """
     if type(error).__module__.partition(".")[0] not in ("pymongo", "redis"):
         return None
     return f"a server did not answer: {type(error).__name__}: {_shown(error)}"
 
 
 def _shown(error: Exception) -> str:
-    """What of a driver's text may be shown."""
+    """Return what may be shown of a driver's text."""
     settings = load()
     return addresses.told(error, settings.mongo_uri, settings.broker_url)[:500]
 
 
 def _of_machine(error: Exception) -> str | None:
-    """What this machine did not do, as to write to a full disk; None for another's error."""
+    """Return the message for an error of this machine, such as a full disk. Return None for another error."""
     if not isinstance(error, OSError) or not error.strerror:
         return None
     return f"{f'{error.filename}: ' if error.filename else 'what was to be written or read: '}{error.strerror}"
 
 
 def error_message(error: RecoveryError) -> str:
-    """The message of an error, as the command line says it."""
+    """Return the message of an error, as the command line words it."""
     if isinstance(error, StoreDenied):
         return f"{error}; `recovery doctor` tells what it may do"
     if isinstance(error, StoreUnavailable | BrokerError):
@@ -215,7 +219,7 @@ def error_message(error: RecoveryError) -> str:
 
 
 def exit_code(error: RecoveryError) -> int:
-    """What a command ends with that raised this."""
+    """Return the exit code of a command that raised this error."""
     if isinstance(error, ProcessBroken):
         return BAD
     return NOT_ENDED if isinstance(error, ResultTimeout) else ERROR

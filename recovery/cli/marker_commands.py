@@ -103,7 +103,7 @@ def clear(name: Name, reason: Reason = "", json: JsonOption = False) -> None:
 
 
 def as_dict(marker: Marker) -> dict[str, Any]:
-    """A marker as JSON has it, without its stack."""
+    """Return a marker as JSON has it, without its stack."""
     from recovery.engine.end.marking import class_of_error, code_of
 
     return {

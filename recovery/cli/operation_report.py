@@ -31,7 +31,7 @@ ENDINGS = (".csv", ".json", ".jsonl", ".parquet")
 def print_results(
     resources: Resources, operation: Operation, states: Sequence[ResultState], limit: int | None, *, json: bool
 ) -> None:
-    """As a table of the first ones, or as one JSON object with all, unless there is a limit."""
+    """Print a table of the first results, or one JSON object with all of them, or with `limit` of them."""
     from recovery.cli.output import console, stream_json
     from recovery.cli.text_tables import print_rows
 
@@ -99,8 +99,11 @@ def _csv(to: Path, rows: Iterator[dict[str, Any]]) -> int:
 
 
 def _cell(value: Any) -> Any:
-    """A text as a spreadsheet or a terminal may show it: others wrote it, so it is one line of characters that are
-    seen, and no formula. What would begin one has an apostrophe before it."""
+    """Return a text as a spreadsheet or a terminal may show it.
+
+    Others wrote the text, so it becomes one line of visible characters. A text that would begin a formula gets an
+    apostrophe before it.
+    """
     if not isinstance(value, str):
         return value
     shown = printable(value)
@@ -135,7 +138,7 @@ def _parquet(to: Path, rows: Iterator[dict[str, Any]]) -> int:
 
 
 def _flat(value: Any) -> Any:
-    """A map as its JSON text; a time in ISO 8601."""
+    """Return a map as its JSON text, and a time in ISO 8601."""
     if isinstance(value, dict):
         return json_text.dumps(value)
     return value.isoformat() if isinstance(value, datetime) else value

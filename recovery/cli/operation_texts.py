@@ -24,21 +24,21 @@ MANY = 5
 
 
 def answer(found: Progress) -> str:
-    """The state of an operation, what it has come to, and what to do next."""
+    """Return the state of an operation, what it has come to, and what to do next."""
     operation = found.operation
     parts = [f"operation {operation.id} is {operation.state.value}: {_came_to(found)}", *advice(found)]
     return "; ".join(parts)
 
 
 def rate_answer(operation: Operation) -> str:
-    """The rate of an operation, and when it holds."""
+    """Return the rate of an operation, and when it holds."""
     rate = f"{operation.rate:g} processes a second" if operation.rate else "as many processes as it can"
     when = "" if operation.is_paced else " once it is applied"
     return f"operation {operation.id} goes through {rate}{when}; it is {operation.state.value}"
 
 
 def progress_line(found: Progress) -> str:
-    """How far an operation is in its phase, by processes."""
+    """Return how far an operation is in its phase, counted in processes."""
     operation, totals = found.operation, found.totals
     if operation.phase.value == "apply":
         done = f"{totals.ended:,} of {count(found.expected or 0, 'process')}: {done_text(totals)}"
@@ -140,7 +140,7 @@ SAMPLE = 10
 
 
 def as_dict(found: Progress) -> dict[str, Any]:
-    """As JSON has it. Times are in UTC, durations in seconds."""
+    """Return an operation as JSON has it. Times are in UTC, durations in seconds."""
     operation = found.operation
     return {
         "number": operation.id,
@@ -197,7 +197,7 @@ def _totals(totals: Totals | None) -> dict[str, Any] | None:
 
 
 def sample(resources: Resources, operation: Operation) -> list[dict[str, Any]]:
-    """The first processes of an operation's plan."""
+    """Return the first processes of an operation's plan."""
     page = next(resources.store.operation_results.pages(operation.id, size=SAMPLE), [])
     return [result_dict(one) for one in page]
 

@@ -29,7 +29,7 @@ STYLES = {"running": "green", "planning": "green", "paused": "yellow", "planned"
 
 
 def print_all(out: Console, found: Sequence[Progress], damaged: Sequence[str]) -> None:
-    """A row for each, and a line for each that can't be read."""
+    """Print a row for each operation, and a line for each that cannot be read."""
     from rich.text import Text
 
     from recovery.cli.text_tables import print_rows
@@ -58,7 +58,7 @@ def print_all(out: Console, found: Sequence[Progress], damaged: Sequence[str]) -
 
 
 def print_one(out: Console, resources: Resources, found: Progress) -> None:
-    """All of it, and a sample of its processes."""
+    """Print all of an operation, and a sample of its processes."""
     from rich.text import Text
 
     from recovery.cli.text_tables import Labelled, print_rows

@@ -65,8 +65,8 @@ class PlainConsole(Console):
 
 
 def wrap(text: Text, width: int) -> list[Text]:
-    """A text's lines, wrapped between words and outside of commands in backticks. Of rich's own ways one cuts a long
-    word, and the other wraps nothing."""
+    """Return a text's lines, wrapped between words and outside of commands in backticks. One of rich's own ways cuts a
+    long word, and the other wraps nothing."""
     lines: list[Text] = []
     for one in text.split(allow_blank=True):
         breaks, used = [], 0
@@ -84,18 +84,18 @@ def wrap(text: Text, width: int) -> list[Text]:
 
 
 def line(*parts: str | tuple[str, str], style: str = "") -> Text:
-    """One line of texts and (text, style): no part of it begins another."""
+    """Return one line of texts and (text, style). No part can begin another line."""
     shown = [printable(part) if isinstance(part, str) else (printable(part[0]), part[1]) for part in parts]
     return Text.assemble(*shown, style=style)
 
 
 def console() -> Console:
-    """Where results go. Lines are as wide as a terminal, or as long as they are where there is none."""
+    """Return the console for results. Its lines are as wide as the terminal, and unlimited without a terminal."""
     return _unlimited(PlainConsole())
 
 
 def messages() -> Console:
-    """Where what is said beside the results goes, in lines as long."""
+    """Return the console for messages beside the results, with lines of the same width."""
     return _unlimited(PlainConsole(stderr=True))
 
 
@@ -116,7 +116,7 @@ def fail(message: str, notes: Iterable[str] = ()) -> None:
 
 
 def seconds_between(earlier: datetime | None, later: datetime) -> float | None:
-    """How long it was from one moment to another."""
+    """Return the seconds from one time to another, at least 0. Return None if the first is missing."""
     return None if earlier is None else max(0.0, (later - earlier).total_seconds())
 
 
@@ -139,8 +139,10 @@ def moment(at: datetime | None) -> str:
 
 
 def stream_json(command: str, found: Mapping[str, Any], name: str, rows: Iterable[Any]) -> None:
-    """The same with `rows` under a name at its end, each printed as it comes: there may be millions. Cut off in between
-    it is no JSON."""
+    """Print what a command found, with `rows` under a name at its end.
+
+    Each row is printed as it comes, because there may be millions. Output that is cut off is not JSON.
+    """
     sys.stdout.write(f"{_dumped({'version': JSON_VERSION, 'command': command, **found})[:-1]}, {_dumped(name)}: [")
     for place, row in enumerate(rows):
         sys.stdout.write(f"{', ' if place else ''}{_dumped(row)}")

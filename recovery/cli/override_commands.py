@@ -56,7 +56,7 @@ class OverridesGroup:
 
 
 def group(of: OverridesGroup) -> typer.Typer:
-    """The commands `list`, `show`, `set` and `unset` over one kind of settings."""
+    """Return the commands `list`, `show`, `set` and `unset` over one kind of settings."""
     texts = of.texts
     made = typer.Typer(cls=CommandGroup, help=paragraphs(texts.group), no_args_is_help=True)
     # Not in the annotation, which is read where this name is not known.

@@ -139,7 +139,7 @@ def _print_restart(out: Console, seen: Preview, applied: bool) -> None:
 
 
 def _first_tasks(tasks: Sequence[str]) -> str:
-    """The first task ids, and how many more there are."""
+    """Return the first task ids, and how many more there are."""
     more = f" and {len(tasks) - TASKS_NAMED:,} more" if len(tasks) > TASKS_NAMED else ""
     return f"{', '.join(tasks[:TASKS_NAMED])}{more}"
 

@@ -53,7 +53,7 @@ ABORTED_STATE = ProcessState.ABORTED.value
 
 
 def heading(process: Process, characters: int, now: datetime) -> Iterator[Text]:
-    """What there is to say of the process itself. Of its result, of so many characters, it has the start."""
+    """Yield the lines about the process itself. It holds the start of its result, which has so many `characters`."""
     yield line((process.id, "bold"), f"  {process.type}  ", (process.state, STYLES.get(process.state, "")))
     if process.custom_id:
         yield line(f"custom id  {process.custom_id}")
@@ -83,8 +83,8 @@ def heading(process: Process, characters: int, now: datetime) -> Iterator[Text]:
 
 
 def tree(found: Shown, width: int) -> Tree:
-    """The tasks from the start task on, for lines of `width` characters; tasks whose parent is not there stand beside
-    it."""
+    """Return the tasks from the start task on, for lines of `width` characters. Tasks whose parent is missing stand
+    beside the start task."""
     children: dict[str | None, list[TaskLine]] = defaultdict(list)
     known = {task.id for task in found.lines}
     for task in found.lines:
@@ -110,7 +110,7 @@ def tree(found: Shown, width: int) -> Tree:
 
 
 def _order(decisions: Mapping[str, Decision]) -> dict[str, int]:
-    """Places of children in the order in which their parents scheduled them."""
+    """Return the place of each child in the order in which its parent scheduled it."""
     return {child.id: place for decision in decisions.values() for place, child in enumerate(decision.children)}
 
 
@@ -141,7 +141,7 @@ def _counted(
 
 
 def _line(task: TaskLine, found: Shown, width: int) -> Text:
-    """One task. What it was called with and what it gave takes what is left of the line."""
+    """Return the line of one task. Its call and its value take what is left of the line."""
     decision = found.decisions.get(task.id)
     state = _shown_state(decision, found.process)
     text = line((task.id[:SHORT_ID], "dim"), f"  {task.actor}  ", (state, STYLES.get(state, "")))
@@ -178,7 +178,7 @@ def _hint(reason: str, is_trouble: bool) -> tuple[str, str]:
 
 
 def _age(decision: Decision, now: datetime) -> str:
-    """How long it has been in its state, or how long its last attempt took."""
+    """Return how long a task has been in its state, or how long its last attempt took."""
     if decision.state is DecisionState.QUEUED:
         return f"for {show_age(seconds_between(decision.queued_at, now))}"
     if decision.state is DecisionState.WORKING:
@@ -190,7 +190,7 @@ def _age(decision: Decision, now: datetime) -> str:
 
 
 def _shown_state(decision: Decision | None, process: Process) -> str:
-    """The same, but `aborted` for a task that ended because its process was aborted."""
+    """Return a task's state as people see it: `aborted` for a task that ended because its process was aborted."""
     error = decision.outcome.error if decision is not None and decision.outcome is not None else None
     if process.state is ProcessState.ABORTED and error is not None and error.kind == ABORTED and error.stack is None:
         return ABORTED_STATE
@@ -198,7 +198,7 @@ def _shown_state(decision: Decision | None, process: Process) -> str:
 
 
 def state_of(decision: Decision | None) -> str:
-    """A task's state as people are told it."""
+    """Return a task's state as people and programs see it."""
     if decision is None:
         return "no decision"
     failed = decision.outcome is not None and decision.outcome.error is not None
@@ -206,7 +206,7 @@ def state_of(decision: Decision | None) -> str:
 
 
 def print_history(out: Console, process: Process) -> None:
-    """All epochs that are kept, the oldest first."""
+    """Print all epochs that are kept, the oldest first."""
     if not process.lives:
         out.print("never restarted from a task, nor from the beginning")
         return

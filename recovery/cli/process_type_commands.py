@@ -86,7 +86,7 @@ def _as_dict(disabled: TypeDisabled | None) -> Found | None:
 
 
 def look(resources: Resources) -> dict[str, Found]:
-    """All process types, as JSON has them."""
+    """Return all process types as JSON has them."""
     return {name: _one(stored) for name, stored in sorted(resources.store.process_types.stored().items())}
 
 

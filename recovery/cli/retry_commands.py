@@ -176,8 +176,10 @@ def delays(  # noqa: PLR0913
 
 
 def _policy(given: RetryOptions, actor: str | None, process_type: str | None) -> Backoff:
-    """What holds: what was given here, then what is set. Raises InputError for what contradicts itself or is not there,
-    or for what is not tried again at all."""
+    """Return the policy that holds: of the options given, then of the settings.
+
+    Raises InputError if options contradict each other, a name is unknown, or retry is off.
+    """
     from recovery.cli.connection import connect
     from recovery.engine.operators.overrides import ActorOverrides, ProcessTypeOverrides
     from recovery.errors import InputError
@@ -205,7 +207,8 @@ def _asked(
 
 
 def _catalogues(app: str | None) -> tuple[Catalogue, ...]:
-    """The application's, where one is named; one that can't be loaded is an error only if it was named here."""
+    """Return the catalogues of the application, if one is named. Raises an error if it was named by --app and can't be
+    loaded."""
     from recovery.cli.output import messages
     from recovery.errors import RecoveryError
     from recovery.retry import in_use

@@ -24,7 +24,7 @@ _OFF = {"retry_across": 0.0, "retry_across_count": 0}
 
 
 def as_dict(schedule: Schedule) -> dict[str, Any]:
-    """A schedule as JSON has it. Times are in UTC."""
+    """Return a schedule as JSON has it. Times are in UTC."""
     slot = schedule.next_slot if schedule.state == "active" else None
     failing = schedule.failing
     return {
@@ -66,7 +66,7 @@ def _orders(orders: Orders, slot: datetime | None) -> dict[str, Any]:
 
 
 def result_dict(result: SlotResult) -> dict[str, Any]:
-    """What became of a slot, as JSON has it."""
+    """Return what became of a slot, as JSON has it."""
     return {
         "slot": result.slot,
         "outcome": result.outcome.value,
@@ -78,7 +78,7 @@ def result_dict(result: SlotResult) -> dict[str, Any]:
 
 
 def why(schedule: Schedule) -> str | None:
-    """Why it starts nothing; None where it does."""
+    """Return why a schedule starts nothing, or None if it does."""
     if (disabled := schedule.disabled) is not None:
         marker = f"; see the marker {disabled.marker}" if disabled.marker else ""
         return f"process {disabled.process} {disabled.reason}{marker}"
@@ -92,7 +92,8 @@ def why(schedule: Schedule) -> str | None:
 
 
 def settings(schedule: Schedule) -> dict[str, dict[str, Any]]:
-    """{setting: its value, and whose word that is}; where an operator's, the code's as well, if there is code."""
+    """Return the value and the origin of each setting, by name. A setting of an operator also has the value of the
+    code, if there is code."""
     over, code, plan = schedule.overrides or Plan(), schedule.code or Plan(), schedule.plan
     found: dict[str, dict[str, Any]] = {}
     for one in fields(Plan):
@@ -115,7 +116,7 @@ def _call(text: str | None) -> Any:
 
 
 def shown(name: str, value: Any) -> str:
-    """A setting's value, for people."""
+    """Return a setting's value as people see it."""
     if value is None or (name in _OFF and value == _OFF[name]):
         return "off" if name in _OFF else "none"
     if name == "arguments":
@@ -130,12 +131,12 @@ def shown(name: str, value: Any) -> str:
 
 
 def overridden(found: Mapping[str, dict[str, Any]]) -> str:
-    """What operators set, on one line."""
+    """Return what operators set, on one line."""
     return ", ".join(f"{name}={shown(name, one['value'])}" for name, one in found.items() if one["from"] == "operator")
 
 
 def print_all(out: Console, found: Mapping[str, Schedule], damaged: Sequence[str]) -> None:
-    """A line for each, and one for each that can't be read."""
+    """Print a row for each schedule, and a line for each that cannot be read."""
     from rich.text import Text
 
     from recovery.cli.text_tables import print_rows
@@ -161,7 +162,7 @@ def print_all(out: Console, found: Mapping[str, Schedule], damaged: Sequence[str
 
 
 def print_one(out: Console, name: str, schedule: Schedule) -> None:
-    """A schedule with its settings, its last slots and what operators did."""
+    """Print a schedule with its settings, its last slots and what operators did."""
     from rich.text import Text
 
     from recovery.cli.text_tables import Labelled, print_rows
@@ -213,7 +214,7 @@ def _lines(schedule: Schedule, reason: str | None) -> Iterator[tuple[str, str]]:
 
 
 def last(schedule: Schedule) -> str:
-    """The last process that was started, or operation that was ordered, and its slot."""
+    """Return the last process that was started, or operation that was ordered, and its slot."""
     if schedule.last_slot is None:
         return "–"
     what = f"process {schedule.last_process}" if schedule.orders is None else f"operation {schedule.last_operation}"
@@ -221,7 +222,7 @@ def last(schedule: Schedule) -> str:
 
 
 def moment(when: datetime) -> str:
-    """A moment in UTC."""
+    """Return a time in UTC, as text."""
     return f"{when:%Y-%m-%d %H:%M:%S} UTC"
 
 

@@ -156,7 +156,7 @@ def init(
 
 
 def _different(indexes: Mapping[str, str], error: Exception) -> str:
-    """What to do about indexes that are in the way: {index: the command that drops it}."""
+    """Return what to do about indexes that are in the way, given the command that drops each."""
     if not indexes:  # in the way under another name, which MongoDB tells
         said = str(error).partition(", full error")[0]
         return f"an index is in the way of ours: {said}. Drop it, then run `recovery init` again"
@@ -167,7 +167,7 @@ def _different(indexes: Mapping[str, str], error: Exception) -> str:
 
 
 def _of_collection(name: str, missing: Sequence[str]) -> list[str]:
-    """What was missing of a collection that was there: its validator, and indexes by name."""
+    """Return what was missing of a collection that was there: its validator, and indexes by name."""
     found = ["validator"] if f"validator of {name}" in missing else []
     start = f"index {name}."
     return found + [f"index {one.removeprefix(start)}" for one in missing if one.startswith(start)]

@@ -32,8 +32,10 @@ _SWITCHES = {"true": True, "false": False}
 
 
 def parse(kind: type[Preferences], assignments: Sequence[str], of: str = "NAME") -> dict[str, Any]:
-    """{setting: value} of texts like `worker_timeout=90s`, for what is named `of`. Raises InputError for one that can't
-    be read, or that is set twice."""
+    """Return {setting: value} of texts like `worker_timeout=90s`, for the actor or process type named `of`.
+
+    Raises InputError for a text that can't be read, and for a setting that is given twice.
+    """
     changes: dict[str, Any] = {}
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
@@ -111,7 +113,8 @@ def _seconds(name: str, text: str) -> float:
 
 
 def describe_settings(stored: Stored[Any]) -> dict[str, dict[str, Any]]:
-    """{setting: its value, and whose word that is}; where an operator's, the code's as well."""
+    """Return the value and the origin of each setting, by name. A setting of an operator also has the value of the
+    code."""
     found: dict[str, dict[str, Any]] = {}
     for name in setting_names(type(stored.code)):
         # A time may have been given as a whole number.
@@ -125,7 +128,7 @@ def describe_settings(stored: Stored[Any]) -> dict[str, dict[str, Any]]:
 
 
 def rows(settings: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
-    """(name, value, where it comes from) of each, for people."""
+    """Yield name, value and origin of each setting, for people."""
     for name, one in settings.items():
         origin = f"set; the code says {shown(name, one['code'])}" if one["from"] == "operator" else one["from"]
         if one["value"] is None:
@@ -134,7 +137,7 @@ def rows(settings: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
 
 
 def _while_unset(name: str) -> str:
-    """What holds of a setting that neither code nor operator has set."""
+    """Return what holds for a setting that neither code nor operator has set."""
     from recovery.retry.policy import DEFAULT
 
     options, prefix = DEFAULT.options(), "retry_"
@@ -145,21 +148,21 @@ def _while_unset(name: str) -> str:
 
 
 def effective_line(stored: Stored[Any], names: Iterable[str]) -> str:
-    """What holds now of these settings, and by whose word, on one line."""
+    """Return the values that hold now, and where each comes from, on one line."""
     words = {"operator": "set", "code": "by the code", "default": "by default"}
     found = describe_settings(stored)
     return ", ".join(f"{name}={shown(name, found[name]['value'])} ({words[found[name]['from']]})" for name in names)
 
 
 def overridden(settings: dict[str, dict[str, Any]]) -> str:
-    """What operators set, on one line."""
+    """Return what operators set, on one line."""
     return ", ".join(
         f"{name}={shown(name, one['value'])}" for name, one in settings.items() if one["from"] == "operator"
     )
 
 
 def shown(name: str, value: Any) -> str:
-    """A setting's value as it may be given to `set`."""
+    """Return a setting's value as it may be given to `set`."""
     if value is None:
         return INHERITED
     if isinstance(value, bool):
@@ -179,7 +182,7 @@ _RETRY = "retry_"
 
 
 def not_reached(effective: ActorPreferences | ProcessTypePreferences, changed: Collection[str]) -> list[str]:
-    """A sentence for each kind of thing that goes on as it was, now that these settings were changed."""
+    """Return a sentence for each kind of thing that goes on as before, although these settings were changed."""
     told = _of_attempts(changed) if isinstance(effective, ActorPreferences) else _of_processes(effective, changed)
     return [*told, *_of_retries(changed)]
 

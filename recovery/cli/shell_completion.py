@@ -40,8 +40,8 @@ _KEEPS_ITS_QUOTES = re.compile(r"""[^'"\\]*(?:'[^']*|"[^"\\]*)?""")
 
 @contextmanager
 def bash_words() -> Iterator[None]:
-    """In here the environment has the words as they were typed, up to the one that is completed, if bash asks; and what
-    is offered loses what bash keeps."""
+    """Complete for bash: in this block the environment has the words as they were typed, up to the one that is
+    completed, and what is offered loses what bash keeps. Does nothing if bash does not ask."""
     if os.environ.get(ASKED) != BASH or not os.environ.get(PLACE, "").isdecimal():
         yield
         return
@@ -100,51 +100,51 @@ _LITERAL_SHELLS = ("complete_bash", "complete_fish")
 
 
 def complete_actor(incomplete: str) -> list[str]:
-    """Actors that a worker told of."""
+    """Return the names of actors that workers reported."""
     return _offer(_ask(lambda store: store.actors.stored(), incomplete))
 
 
 def complete_type(incomplete: str) -> list[str]:
-    """Process types that a worker told of."""
+    """Return the names of process types that workers reported."""
     return _offer(_ask(lambda store: store.process_types.stored(), incomplete))
 
 
 def complete_schedule(incomplete: str) -> list[str]:
-    """Schedules that there are."""
+    """Return the names of schedules."""
     return _offer(_ask(lambda store: store.schedules.all(), incomplete))
 
 
 def complete_marker(incomplete: str) -> list[str]:
-    """Markers that are there."""
+    """Return the names of markers."""
     return _offer(_ask(lambda store: [marker.id for marker in store.markers.all()], incomplete))
 
 
 def complete_operation(incomplete: str) -> list[str]:
-    """Numbers of the last operations."""
+    """Return the numbers of the last operations."""
     return _offer(_ask(lambda store: [str(one.id) for one in store.operations.newest(MAX_OFFERED)], incomplete))
 
 
 def complete_kind(incomplete: str) -> list[str]:
-    """Kinds of operations."""
+    """Return the kinds of operations."""
     from recovery.records import OperationKind
 
     return _offer(kind.value for kind in OperationKind if kind.value.startswith(incomplete))
 
 
 def complete_state(incomplete: str) -> list[str]:
-    """States of processes."""
+    """Return the states of processes."""
     from recovery.records import ProcessState
 
     return _offer(state.value for state in ProcessState if state.value.startswith(incomplete))
 
 
 def complete_saved(incomplete: str) -> list[str]:
-    """Names of saved searches."""
+    """Return the names of saved searches."""
     return _offer(_ask(lambda store: store.saved_searches.all(), incomplete))
 
 
 def complete_search(incomplete: str) -> list[str]:
-    """Fields and values of the search language, for the last term."""
+    """Return fields and values of the search language, for the last term."""
     from recovery.search.fields import complete
 
     before, terms = complete(incomplete, _values)
@@ -152,7 +152,7 @@ def complete_search(incomplete: str) -> list[str]:
 
 
 def complete_process(incomplete: str) -> list[str]:
-    """Ids and custom ids of processes."""
+    """Return ids and custom ids of processes."""
 
     def find(store: Store) -> Iterable[str]:
         ids = store.process_names

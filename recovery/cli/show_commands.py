@@ -98,7 +98,7 @@ def _parts(found: Shown, width: int) -> Iterator[RenderableType]:
 
 
 def as_dict(found: Shown) -> dict[str, Any]:
-    """The same as JSON has it."""
+    """Return all that is read of a process, as JSON has it."""
     from recovery.cli.task_texts import decoded
     from recovery.records.search_names import decode_labels
 
@@ -156,7 +156,7 @@ def _task(found: Shown, line: TaskLine) -> dict[str, Any]:
 
 
 def _history_entry(life: Life) -> dict[str, Any]:
-    """One epoch as JSON has it."""
+    """Return one epoch as JSON has it."""
     return {
         "epoch": life.epoch,
         "state": life.state,
@@ -186,7 +186,7 @@ def _error(error: Any) -> dict[str, Any] | None:
 
 
 def _retry(decision: Decision | None) -> dict[str, Any] | None:
-    """How far the retries of a task have come; None of one that was never tried again."""
+    """Return how far the retries of a task have come, or None if it was never retried."""
     if decision is None or decision.retry is None:
         return None
     state = decision.retry

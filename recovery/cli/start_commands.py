@@ -169,7 +169,7 @@ def _reasons(resources: Resources, process_id: str) -> list[str]:
 
 
 def value(text: str) -> Any:
-    """An argument from the command line."""
+    """Return the value of an argument of the command line."""
     from recovery.errors import InputError
 
     try:

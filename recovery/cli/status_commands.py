@@ -58,7 +58,7 @@ def status(json: JsonOption = False) -> None:
 
 
 def look(resources: Resources) -> dict[str, Any]:
-    """The status, as JSON has it. Ages are in seconds."""
+    """Return the status as JSON has it. Ages are in seconds."""
     from recovery.addresses import public
     from recovery.cli.output import seconds_between
     from recovery.store.views.overview import DEADLINES
@@ -98,8 +98,10 @@ def look(resources: Resources) -> dict[str, Any]:
 
 
 def _depths(resources: Resources, names: Sequence[str]) -> tuple[dict[str, int], str | None]:
-    """How many messages wait in each queue; and, where Redis does not answer, why that is not known. All else is in
-    MongoDB. Raises ServerRefused."""
+    """Return how many messages wait in each queue; if Redis does not answer, none and the reason.
+
+    All else is in MongoDB. Raises ServerRefused.
+    """
     from recovery.errors import ServerUnavailable
 
     try:
@@ -110,7 +112,7 @@ def _depths(resources: Resources, names: Sequence[str]) -> tuple[dict[str, int],
 
 
 def _waiting(queue: ActorQueue | None) -> dict[str, Any]:
-    """What waits by the records, and for whom: whatever became of its messages."""
+    """Return what waits by the records, and for whom, whatever became of its messages."""
     from recovery.health import untaken_tasks
 
     return {
@@ -126,7 +128,7 @@ def _waiting(queue: ActorQueue | None) -> dict[str, Any]:
 
 
 def _hung(workers: Sequence[Worker], now: datetime) -> list[dict[str, Any]]:
-    """The slots that hang, by what their workers told last."""
+    """Return the slots that hang, by the last heartbeats of their workers."""
     return [
         {"worker": w.name, "actor": s.actor, "task": s.task, "seconds": max(0.0, (now - s.since).total_seconds())}
         for w in workers
@@ -135,7 +137,7 @@ def _hung(workers: Sequence[Worker], now: datetime) -> list[dict[str, Any]]:
 
 
 def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str | Text]]:
-    """(label, text) of each line."""
+    """Yield the label and the text of each line."""
     from recovery.wording import count, show_age
 
     yield "MongoDB", f"{found['mongodb']}, database {found['database']}"
@@ -165,13 +167,13 @@ def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str | Text]]:
 
 
 def _labelled(label: str, texts: Iterable[str | Text], none: str = "") -> Iterator[tuple[str, str | Text]]:
-    """The label before the first; `none` where there is no text."""
+    """Yield the texts, the first with the label. Without a text, yield `none`, if it is given."""
     found = list(texts) or ([none] if none else [])
     yield from ((label if place == 0 else "", text) for place, text in enumerate(found))
 
 
 def _queues(queues: dict[str, dict[str, Any]]) -> Iterator[str | Text]:
-    """A line for each queue in which something waits or is to come, and one for all others."""
+    """Yield a line for each queue with waiting or coming tasks, and one line for all others."""
     from recovery.health.model import join_names
 
     idle = [name for name, queue in queues.items() if not _is_busy(queue)]

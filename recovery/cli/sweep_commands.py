@@ -116,7 +116,7 @@ def check_type(resources: Resources, process_type: str) -> None:
 
 
 def text(value: object) -> str:
-    """A figure of the summary, for people."""
+    """Return a figure of the summary as people see it."""
     if isinstance(value, dict):
         return "\n".join(f"{key}: {item}" for key, item in value.items()) or "none"
     if isinstance(value, list | tuple):

@@ -25,8 +25,11 @@ _PROMISE = re.compile(r'\{"\$promise":"([^"]*)"\}')
 
 
 def call_line(texts: CallTexts | None, most: int) -> str:
-    """The call and the value, of `most` characters together; of a promise the short id of its task, in <>. Empty if
-    neither is there."""
+    """Return the call and the value in at most `most` characters. A promise is shown as the short id of its task, in
+    <>.
+
+    Returns an empty text if neither is there.
+    """
     if texts is None:
         return ""
     call = "" if not texts.args else f"({arguments(texts.args)})"
@@ -40,7 +43,7 @@ def call_line(texts: CallTexts | None, most: int) -> str:
 
 
 def arguments(text: str) -> str:
-    """`[[20],{"name":"x"}]` as `20, name="x"`; of one that was cut as far as it goes."""
+    """Return `[[20],{"name":"x"}]` as `20, name="x"`, and the start of a text that was cut off."""
     try:
         positional, named = json.loads(text)
         given = [_dumped(one) for one in positional] + [f"{key}={_dumped(one)}" for key, one in named.items()]
@@ -50,12 +53,13 @@ def arguments(text: str) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """A text of at most so many characters, with a sign if something is left out."""
+    """Return a text of at most `most` characters, with a sign at its end if something is left out."""
     return text if len(text) <= most else f"{text[: max(0, most - 1)]}…"
 
 
 def decoded(text: str | None) -> Any:
-    """A JSON text's value, promises as they are stored; None for what is not there, or can't be read."""
+    """Return the value of a JSON text, with promises as they are stored. Return None for a text that is missing or
+    can't be read."""
     try:
         return None if text is None else json.loads(text)
     except (ValueError, RecursionError):

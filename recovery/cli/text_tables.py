@@ -47,8 +47,16 @@ def print_rows(
     right: Sequence[str] = (),
     whole: Sequence[str] = (),
 ) -> None:
-    """A table, if the terminal is wide enough for its words; else a block of labelled lines for each row. `right` are
-    the columns that are aligned to the right, and `whole` those whose cells are not wrapped."""
+    """Print a table, if the terminal is wide enough for its words. Otherwise print a block of labelled lines for each
+    row.
+
+    Args:
+        out: Where to print.
+        headers: Names of the columns.
+        rows: Cells of each row.
+        right: Columns that are aligned to the right.
+        whole: Columns whose cells are not wrapped.
+    """
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
     for header in headers:
         table.add_column(header, justify="right" if header in right else "left", no_wrap=header in whole)
@@ -66,8 +74,11 @@ def print_rows(
 
 
 def fits(table: Table, width: int) -> bool:
-    """Whether a terminal is wide enough for a table's words; if so its columns are given widths at which it is wrapped
-    between them: ids and names are copied from it. What there is beyond that the first columns get first."""
+    """Return whether a terminal is wide enough for a table's words. If so, set the widths of its columns.
+
+    The table is then wrapped between words only, because ids and names are copied from it. The first columns get the
+    width that is left.
+    """
     bare = PlainConsole(width=UNLIMITED, file=io.StringIO())
     measured = []
     for column in table.columns:

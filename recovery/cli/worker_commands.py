@@ -166,7 +166,7 @@ def _settings(app: str | None) -> Settings:
 
 
 def _known(queues: str, settings: Settings) -> list[str]:
-    """The queues of a list with commas. Raises InputError for one that would never get a message."""
+    """Return the queues of a list with commas. Raises InputError for a queue that would never get a message."""
     from recovery.engine import load_app
 
     recovery_app = load_app(settings.app)

@@ -50,12 +50,12 @@ def workers(json: JsonOption = False) -> None:
 
 
 def is_alive(worker: Worker, now: datetime) -> bool:
-    """Whether its heartbeat is not overdue."""
+    """Return whether a worker's heartbeat is not overdue."""
     return worker.recovery_time is not None and worker.recovery_time > now
 
 
 def as_dict(found: Sequence[Worker], versions: Sequence[LiveVersion], now: datetime) -> dict[str, Any]:
-    """As JSON has it."""
+    """Return workers and versions as JSON has them."""
     return {
         "workers": [
             {
@@ -92,7 +92,7 @@ def as_dict(found: Sequence[Worker], versions: Sequence[LiveVersion], now: datet
 
 
 def _host(worker: Worker) -> str | None:
-    """The machine, as the worker's name has it; the record's own `host` is for programs."""
+    """Return the machine that the worker's name has. The record's own `host` is for programs."""
     _, at, host = worker.name.rpartition("@")
     return host if at else None
 
@@ -143,7 +143,7 @@ def _slots(worker: Worker) -> str:
 
 
 def _summary(versions: Sequence[LiveVersion]) -> Iterator[str]:
-    """One line for each application of which several versions live."""
+    """Yield a line for each application that lives in several versions."""
     for newest in (one for one in versions if one.is_newest):
         others = [one for one in versions if one.application == newest.application and one is not newest]
         if others:
