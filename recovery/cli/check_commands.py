@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recovery.cli.command_options import Command, JsonOption, ReasonOption, paragraphs
+from recovery.cli.command_options import BAD, Command, JsonOption, ReasonOption, paragraphs
 from recovery.cli.interrupted import without_rule
 from recovery.cli.output import seconds_between
 from recovery.cli.shell_completion import complete_process
@@ -31,7 +31,6 @@ repaired, or is broken and nothing else is wrong with it; 1 if a finding is left
 Example: [bold]recovery check 0198c1d2e3f47a5b8c9d0e1f2a3b4c5d --repair[/bold]
 """
 
-LEFT = 1
 MAX_LINES = 20
 """Open tasks and deadlines that are shown; --json has all."""
 
@@ -63,7 +62,7 @@ def check(
         print_json("check", _as_dict(first, examined, repaired, coming))
     else:
         _show(console(), first, examined, repaired, coming)
-    raise typer.Exit(LEFT if examined.findings else 0)
+    raise typer.Exit(BAD if examined.findings else 0)
 
 
 def _show(

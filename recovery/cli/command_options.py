@@ -1,5 +1,8 @@
-"""How commands take options: durations, flags without a type in the help, `--wait` with and without a duration, and
-`--yes`, the one flag that confirms."""
+"""The exit codes of commands, and how they take options.
+
+Durations, flags without a type in the help, `--wait` with and without a duration, and `--yes`, the one flag that
+confirms.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,10 @@ from typer.core import TyperCommand, TyperGroup
 
 from recovery.errors import InputError
 from recovery.wording import parse_duration, show_duration
+
+BAD, ERROR, NOT_ENDED = 1, 2, 3
+"""Exit codes of all commands: a bad result, such as a process that broke; an error with one message, such as a wrong
+option or a server that does not answer; not ended within the time given, so ask again."""
 
 DURATION = "DURATION"
 """What help texts call one."""

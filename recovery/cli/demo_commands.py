@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from recovery.cli.command_options import DURATION, Command, JsonOption, duration, paragraphs
+from recovery.cli.command_options import BAD, DURATION, Command, JsonOption, duration, paragraphs
 
 HELP = """Run workflows on a cluster whose workers are killed while you watch, and count what was lost.
 
@@ -133,7 +133,7 @@ def demo(  # noqa: PLR0913
         print_json("demo", report.as_dict())
     else:
         console().print(summary(report))
-    raise typer.Exit(0 if report.good else 1)
+    raise typer.Exit(0 if report.good else BAD)
 
 
 def add_to(app: typer.Typer) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from recovery.cli.command_options import Command, JsonOption, paragraphs
+from recovery.cli.command_options import BAD, ERROR, Command, JsonOption, paragraphs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,6 @@ docs/causes.md explains them.
 Example: [bold]recovery doctor --json[/bold]
 """
 
-BAD, AWAY = 1, 2
 LABEL = 21
 STYLES = {"OK": "green", "WARNING": "yellow", "UNKNOWN": "yellow", "PROBLEM": "bold red"}
 
@@ -48,7 +47,7 @@ def doctor(json: JsonOption = False) -> None:
     if json:
         print_json("doctor", {"level": worst(checks), "checks": [_as_dict(check) for check in checks]})
     if any(check.name in SERVERS and not check.asked for check in checks):
-        raise typer.Exit(AWAY)
+        raise typer.Exit(ERROR)
     raise typer.Exit(BAD if is_bad(checks) else 0)
 
 

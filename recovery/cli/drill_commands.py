@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.command_options import DURATION, Command, JsonOption, ReasonOption, duration, paragraphs
+from recovery.cli.command_options import BAD, DURATION, Command, JsonOption, ReasonOption, duration, paragraphs
 from recovery.cli.output import console, line, print_json
 from recovery.cli.text_tables import Cell, print_rows
 
@@ -38,7 +38,6 @@ Example: [bold]recovery drill --kill --reason "before the sale"[/bold]
 Example: [bold]RECOVERY_METRICS_PORT=9110 recovery drill --watch --every 1m[/bold]
 """
 
-BROKEN = 1
 EVERY = 60.0
 """Seconds."""
 
@@ -75,7 +74,7 @@ def drill(
     except Stopped as stopped:
         messages().print(f"stopped by {stopped}; its canaries are removed", style="yellow")
         raise typer.Exit(stopped.exit_code) from None
-    raise typer.Exit(0 if good else BROKEN)
+    raise typer.Exit(0 if good else BAD)
 
 
 def _check(*, watch: bool, every: float | None, kill: bool, yes: bool) -> None:

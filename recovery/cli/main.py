@@ -15,6 +15,7 @@ import typer
 
 from recovery import addresses
 from recovery.cli import connection
+from recovery.cli.command_options import BAD, ERROR, NOT_ENDED
 from recovery.cli.interrupts import INTERRUPTED, end_at_once, raise_interrupts
 from recovery.cli.on_demand import Commands
 from recovery.cli.output import fail
@@ -33,10 +34,6 @@ from recovery.errors import (
 from recovery.log_lines import log_json, log_printable
 from recovery.setting_forms import LogFormat
 from recovery.settings import load
-
-BAD, ERROR, NOT_ENDED = 1, 2, 3
-"""Exit codes of all commands: a bad result, as of a process that broke; an error that is told in one message, as for a
-wrong option or a server that does not answer; not ended within the time given, ask again."""
 
 Code = str | int | None
 """What `sys.exit` takes."""

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.command_options import DURATION, AppOption, Command, CommandGroup, JsonOption, duration, paragraphs
+from recovery.cli.command_options import (
+    BAD,
+    DURATION,
+    AppOption,
+    Command,
+    CommandGroup,
+    JsonOption,
+    duration,
+    paragraphs,
+)
 from recovery.cli.shell_completion import complete_actor, complete_type
 
 if TYPE_CHECKING:
@@ -39,7 +48,6 @@ Example: [bold]recovery retry delays --actor replicate --seed 1[/bold]
 Example: [bold]recovery retry delays --initial 10s --coefficient 2 --maximum 10m --total 1h --seed 1[/bold]
 """
 
-NOT_RETRIED = 1
 MAX_DELAYS = 1000
 """Delays that are shown: more than anybody reads."""
 
@@ -110,7 +118,7 @@ def explain(  # noqa: PLR0913
     else:
         for line in _lines(found):
             console().print(line)
-    raise typer.Exit(0 if found.retry else NOT_RETRIED)
+    raise typer.Exit(0 if found.retry else BAD)
 
 
 @group.command(cls=Command, help=paragraphs(DELAYS))

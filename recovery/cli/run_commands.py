@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.command_options import DURATION, Command, JsonOption, duration, paragraphs
+from recovery.cli.command_options import BAD, DURATION, Command, JsonOption, duration, paragraphs
 from recovery.cli.interrupts import processes_go_on
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def run(
     except KeyboardInterrupt:
         raise processes_go_on(count(len(runs), "process")) from None
     _print(out, runs, good, time.monotonic() - began, json=json)
-    raise typer.Exit(0 if good == len(runs) else 1)
+    raise typer.Exit(0 if good == len(runs) else BAD)
 
 
 def _print(out: Console, runs: Sequence[workload.Run], good: int, seconds: float, *, json: bool) -> None:

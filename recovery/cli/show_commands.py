@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recovery.cli.command_options import Command, JsonOption, paragraphs
+from recovery.cli.command_options import BAD, Command, JsonOption, paragraphs
 from recovery.cli.shell_completion import complete_process
 from recovery.cli.shown_process import Shown, look
 
@@ -30,7 +30,6 @@ if it did not finish.
 Example: [bold]recovery show 0198c1d2e3f47a5b8c9d0e1f2a3b4c5d --watch[/bold]
 """
 LOOK_EVERY = 1.0
-BAD = 1
 
 
 def show(

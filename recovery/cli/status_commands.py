@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from recovery.cli.command_options import Command, JsonOption, paragraphs
+from recovery.cli.command_options import ERROR, Command, JsonOption, paragraphs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -32,8 +32,6 @@ seconds is not seen to: no scanner runs, since there is no beat or no worker.
 Example: [bold]recovery status --json[/bold]
 """
 LABEL = 13
-AWAY = 2
-"""Exit code where Redis does not answer: what is in MongoDB was shown."""
 RECORDS = {"decisions": "task", "graphs": "graph", "processes": "process", "schedules": "schedule"}
 """{collection: what people call a record of it}."""
 TO_COME = {"delayed": "delayed", "after_others": "after other tasks"}
@@ -54,7 +52,7 @@ def status(json: JsonOption = False) -> None:
         rows = [(Text(label, style="bold"), text) for label, text in _rows(found)]
         console().print(Labelled(rows, LABEL))
     if found["redis_problem"]:
-        raise typer.Exit(AWAY)
+        raise typer.Exit(ERROR)
 
 
 def look(resources: Resources) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from recovery.cli import first_process
-from recovery.cli.command_options import DURATION, AppOption, Command, JsonOption, duration, paragraphs
+from recovery.cli.command_options import BAD, DURATION, AppOption, Command, JsonOption, duration, paragraphs
 from recovery.errors import InputError, SettingsError
 from recovery.installed import advice
 from recovery.setting_forms import LogFormat
@@ -49,7 +49,6 @@ CELERYS_OWN = ("CELERY_WORKDIR", "CELERY_VERSION")
 """Environment variables that the command `celery` takes for options before it loads our application, which ignores all
 others."""
 SPARK = "spark"
-SILENT = 1
 FIRST = 1
 """The pid of the first process of a container, to which all processes are given whose parents have ended."""
 MIN_PING, MAX_PING = 0.1, 60.0
@@ -132,7 +131,7 @@ def ping(
     else:
         said = "answers" if answers else f"does not answer within {show_duration(timeout)}"
         console().print(f"{worker_name} {said}")
-    raise typer.Exit(0 if answers else SILENT)
+    raise typer.Exit(0 if answers else BAD)
 
 
 def _checked(name: str) -> str:
