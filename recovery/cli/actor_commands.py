@@ -91,7 +91,7 @@ def unblock(name: Name, reason: ReasonOption = "", json: JsonOption = False) -> 
 
 
 def forget(name: Name, reason: ReasonOption = "", json: JsonOption = False) -> None:
-    from recovery.engine.operators.forget import forget_actor
+    from recovery.engine.operators.abort import forget_actor
 
     overrides = forget_actor(connect(), name, reason)
     with_it = f", and with it what was set: {', '.join(overrides)}" if overrides else ""

@@ -93,7 +93,7 @@ def _blocks(groups: Sequence[Group]) -> Iterator[Text]:
 
 def print_none(out: Console, interruptions: Interruptions, selection: Selection) -> None:
     """Say that nothing is selected, and what may have been meant."""
-    from recovery.engine.naming import hint
+    from recovery.engine.lookup import hint
     from recovery.store import Selection
 
     message = "no task is interrupted"

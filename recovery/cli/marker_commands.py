@@ -104,7 +104,7 @@ def clear(name: Name, reason: Reason = "", json: JsonOption = False) -> None:
 
 def as_dict(marker: Marker) -> dict[str, Any]:
     """Return a marker as JSON has it, without its stack."""
-    from recovery.engine.end.marking import class_of_error, code_of
+    from recovery.engine.end.breaking import class_of_error, code_of
 
     return {
         "name": marker.id,

@@ -43,8 +43,7 @@ def import_(
 ) -> None:
     from recovery.cli.connection import connect
     from recovery.cli.output import print_answer
-    from recovery.engine.operators.auditing import audited
-    from recovery.engine.operators.operator import reason_of
+    from recovery.engine.operators.auditing import audited, reason_of
     from recovery.operations.importing import read_back
     from recovery.wording import count
 

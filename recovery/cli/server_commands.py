@@ -109,7 +109,7 @@ def init(
     from recovery.cli.connection import connect
     from recovery.cli.output import console, print_json
     from recovery.cli.text_tables import Labelled
-    from recovery.engine.operators.stored_selections import (
+    from recovery.engine.operators.saved_searches import (
         rewrite_signed_ages,
         with_signed_ages,
         workers_that_need_signs,

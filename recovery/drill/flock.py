@@ -17,7 +17,7 @@ from recovery.drill.sightings import Canary
 from recovery.engine import Resources, start_process
 from recovery.engine.actors.actor import encode_call
 from recovery.engine.end.abort import abort
-from recovery.engine.end.removal import remove
+from recovery.engine.end.fencing import remove
 from recovery.errors import BrokerError, DamagedRecord, StoreError, StoreUnavailable
 from recovery.records import UNENDED_PROCESSES, Process, ProcessState
 from recovery.records.ids import START_TASK

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from recovery.engine.actors.log_context import LogContext
     from recovery.engine.app import Recovery
     from recovery.engine.apply.complete import finish_process
-    from recovery.engine.apply.listing import list_again
+    from recovery.engine.apply.interruption import list_again
     from recovery.engine.apply.outbox import Outbox
-    from recovery.engine.apply.reading import ended_portions, read_each
     from recovery.engine.apply.rebuild import rebuild_graphs, remake_graph
     from recovery.engine.end.breaking import break_off
     from recovery.engine.isolation import batch_or_each, for_each, in_a_line, is_of_servers, tell
@@ -42,10 +41,9 @@ if TYPE_CHECKING:
     from recovery.engine.run.slot import Intake, Slot
     from recovery.engine.run.trying import Result
     from recovery.engine.start.occurrences import Keys, look_at
-    from recovery.engine.start.registering import register
-    from recovery.engine.start.registrar import Registrar
+    from recovery.engine.start.registration import Registrar, register
     from recovery.engine.start.start import Started, start_process
-    from recovery.engine.steps import Applied, Ended, enqueue, push
+    from recovery.engine.steps import Applied, Ended, ended_portions, enqueue, push, read_each
 
 __all__ = [
     "Actor",
@@ -102,14 +100,12 @@ __getattr__ = exported(
         "end.breaking": "break_off",
         "apply.complete": "finish_process",
         "run.hand": "LastRun",
-        "apply.listing": "list_again",
-        "apply.reading": "ended_portions read_each",
+        "apply.interruption": "list_again",
+        "steps": "Applied Ended ended_portions enqueue push read_each",
         "apply.rebuild": "rebuild_graphs remake_graph",
-        "start.registering": "register",
-        "start.registrar": "Registrar",
+        "start.registration": "Registrar register",
         "start.occurrences": "Keys look_at",
         "start.start": "Started start_process",
-        "steps": "Applied Ended enqueue push",
         "run.trying": "Result",
         "loading": "load_app",
         "operators.ordering": "order",

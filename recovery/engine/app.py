@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from recovery import tracing
-from recovery.engine import naming
+from recovery.engine import lookup as naming
 from recovery.engine.actors.actor import Actor, call_of, check_function
 from recovery.engine.actors.declared import (
     actor_preferences,
@@ -18,19 +18,25 @@ from recovery.engine.actors.declared import (
     strategy_of,
     type_preferences,
 )
-from recovery.engine.application_name import checked_name, module_of_maker, name_of_package
-from recovery.engine.application_version import checked_version, checked_versions, default_version
+from recovery.engine.application import (
+    checked_name,
+    checked_version,
+    checked_versions,
+    default_version,
+    module_of_maker,
+    name_of_package,
+)
 from recovery.engine.apply.outbox import Outbox
 from recovery.engine.end.results import await_result
 from recovery.engine.operators.abort import abort_process, abort_replaced
 from recovery.engine.operators.restart import restart_if_broken, restart_process
 from recovery.engine.operators.schedules import SCHEDULE_SETTINGS, arguments_of, declared_plan
 from recovery.engine.resources import Resources
-from recovery.engine.start import custom_ids
+from recovery.engine.start import admission as custom_ids
 from recovery.engine.start import start as starting
-from recovery.engine.start.custom_ids import IfExists
+from recovery.engine.start.admission import IfExists
 from recovery.engine.start.keys import check_key_function, encode_start
-from recovery.engine.start.registrar import Registrar
+from recovery.engine.start.registration import Registrar
 from recovery.engine.start.start import Started
 from recovery.engine.start.start_many import starting_many
 from recovery.errors import (

@@ -4,11 +4,15 @@ its claim, its end, and what came of its apply.
     enqueue: waiting → queued with a new pass, then the message
 
 Cut off before the push, the decision is queued with a deadline and MESSAGE_LOST finds it.
+
+Finished decisions are read, to be applied, as a majority has them, never as the primary says. What an apply begins
+(children are run, a process ends) is not undone by a failover that takes the decision back. Their values are not read,
+nor their tasks' arguments. What else they hold is read for so many of them at once as fit into PORTION_BYTES.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -16,11 +20,11 @@ from enum import StrEnum
 from recovery import metrics
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
-from recovery.errors import StoreUnavailable
+from recovery.errors import DamagedRecord, StoreUnavailable
 from recovery.metrics import counting
 from recovery.records import Child, Decision, Outcome, Task, Trace
 from recovery.records.ids import new_pass, record_id, split_record_id
-from recovery.store import Queued
+from recovery.store import PORTION_BYTES, Queued, Store, portions
 
 HEAVY = 64 * 1024
 """Characters from which on arguments and a value are not kept while their task waits to be applied."""
@@ -183,3 +187,35 @@ def push(resources: Resources, queued: Sequence[Queued]) -> None:
     """Push the messages of decisions that were just queued. Does not raise: their deadlines stand."""
     if queued and not resources.broker.push(queued):
         metrics.PUSH_FAILURES.inc(len(queued))
+
+
+TOGETHER = 1000
+"""Decisions that are read at once, at most."""
+
+
+def ended_portions(store: Store, ids: Sequence[str]) -> Iterator[list[str]]:
+    """Of these decisions those that are there, as many as may be held at once."""
+    decisions, tasks = store.decisions.effect_sizes(ids), store.tasks.link_sizes(ids)
+    weights = {key: decisions[key] + tasks.get(key, 0) for key in ids if key in decisions}
+    return portions(weights, PORTION_BYTES, TOGETHER)
+
+
+def read_each(store: Store, ids: Sequence[str], damaged: Callable[[str, DamagedRecord], object]) -> list[Ended]:
+    """Those of these that are finished, in their order; without those that are `damaged`, which is told."""
+    try:
+        return _read(store, ids)
+    except DamagedRecord as damage:
+        if len(ids) > 1:
+            return [ended for key in ids for ended in read_each(store, [key], damaged)]
+        damaged(ids[0], damage)
+        return []
+
+
+def _read(store: Store, ids: Sequence[str]) -> list[Ended]:
+    tasks, decisions = store.tasks.links(ids), store.decisions.effects(ids)
+    return [
+        Ended(task, decision)
+        for key in ids
+        # A Task that is lost may still stand in its decision.
+        if (decision := decisions.get(key)) and decision.outcome and (task := tasks.get(key) or decision.task())
+    ]

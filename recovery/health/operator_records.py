@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from recovery.engine import Resources
-from recovery.engine.operators.stored_selections import with_signed_ages
+from recovery.engine.operators.saved_searches import with_signed_ages
 from recovery.errors import DamagedRecord, InputError
 from recovery.health.model import Cause, Check, join_names, ok, problem, warning
 from recovery.operations.pages import Selected

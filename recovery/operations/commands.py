@@ -12,8 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from recovery.engine import Resources
-from recovery.engine.operators.auditing import audited, origin
-from recovery.engine.operators.operator import reason_of, who
+from recovery.engine.operators.auditing import audited, origin, reason_of, who
 from recovery.engine.operators.schedules import Schedules
 from recovery.errors import DamagedRecord, InputError
 from recovery.operations.advance import LOOK_EVERY, advance

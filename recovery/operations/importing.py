@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from recovery.engine import Resources
-from recovery.engine.end.removal import being_removed, remove
+from recovery.engine.end.fencing import being_removed, remove
 from recovery.errors import InputError
 from recovery.operations import parquet
 from recovery.operations.import_checks import check

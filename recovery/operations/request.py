@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recovery.engine import Resources
-from recovery.engine.naming import hint
+from recovery.engine.lookup import hint
+from recovery.engine.operators.overrides import unknown_types
 from recovery.engine.operators.saved_searches import read_search
-from recovery.engine.operators.unknown_types import unknown_types
 from recovery.errors import InputError
 from recovery.limits import MAX_COUNT
 from recovery.operations.kinds import KINDS, OPTIONS, Kind

@@ -15,10 +15,9 @@ from itertools import islice
 from recovery import metrics
 from recovery.engine import Resources, batch_or_each, break_off, enqueue, finish_process, list_again, register
 from recovery.engine.end.abort import finish_abort
-from recovery.engine.end.breaking import list_interruption, remove_superseded
-from recovery.engine.end.marking import mark, order_markers
+from recovery.engine.end.breaking import list_interruption, mark, order_markers, remove_superseded
+from recovery.engine.end.fencing import finish_removal, take_off_marks
 from recovery.engine.end.redo import carry_out
-from recovery.engine.end.removal import finish_removal, take_off_marks
 from recovery.metrics import counting
 from recovery.records import Decision, DecisionState, ErrorInfo, Process, ProcessState, Task
 from recovery.records.ids import record_id, split_record_id

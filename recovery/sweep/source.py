@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.types import StructType
 
 from recovery.engine import Resources
-from recovery.engine.naming import hint
+from recovery.engine.lookup import hint
 from recovery.engine.operators.saved_searches import read_search
 from recovery.errors import InputError
 from recovery.limits import available_cpus

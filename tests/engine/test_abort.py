@@ -14,7 +14,7 @@ from recovery.engine.end.abort import finish_abort
 from recovery.engine.operators import abort
 from recovery.engine.operators.abort import abort_selected
 from recovery.engine.operators.restart import restart_selected
-from recovery.engine.start.registering import register
+from recovery.engine.start.registration import register
 from recovery.engine.steps import Applied, Ended
 from recovery.records import Decision, DecisionState, Outcome, Process, ProcessState
 from recovery.store import Selection

@@ -16,7 +16,7 @@ import pytest
 
 from recovery.engine import Resources
 from recovery.engine.run.hand import Hand, Watch
-from recovery.engine.start import registrar
+from recovery.engine.start import registration as registrar
 from recovery.errors import SettingsError, StoreRefused, StoreUnavailable
 from recovery.queue.remote import tell_workers
 from recovery.settings import Settings

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from recovery.engine.lookup import resolve
-from recovery.engine.operators.operator import who
+from recovery.engine.operators.auditing import who
 from recovery.engine.operators.overrides import ProcessTypeOverrides
 from recovery.engine.operators.redo import preview_redo
 from recovery.engine.operators.restart import restart_process

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from recovery.engine.operators.forget import forget_actor
+from recovery.engine.operators.abort import forget_actor
 from recovery.errors import InputError
 from recovery.records import ActorPreferences, Decision, DecisionState, Worker
 from recovery.store import Store

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from recovery.engine.apply.listing import list_again
+from recovery.engine.apply.interruption import list_again
 from recovery.engine.end.breaking import break_process
 from recovery.engine.operators.restart import restart_selected
 from recovery.records import DecisionState, ErrorInfo, ProcessState

@@ -13,8 +13,7 @@ import pytest
 
 from recovery import Actor, Settings
 from recovery.engine import start_process
-from recovery.engine.end.breaking import break_process
-from recovery.engine.end.marking import mark, write_marker
+from recovery.engine.end.breaking import break_process, mark, write_marker
 from recovery.engine.operators.markers import clear_marker, find_marker, marker_of
 from recovery.engine.operators.overrides import ProcessTypeOverrides
 from recovery.errors import CustomIdTaken, InputError, StartRefused, UnknownProcessType

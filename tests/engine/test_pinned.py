@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from recovery import Promise, Recovery
-from recovery.engine.run.pins import delay_between
+from recovery.engine.run.refusing import delay_between
 from recovery.errors import InputError
 from recovery.health.process_check import look, repair
 from recovery.records import ProcessState, Worker

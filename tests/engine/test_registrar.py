@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from recovery.engine.start import registrar
+from recovery.engine.start import registration as registrar
 from recovery.records import Process
 from tests.waiting import wait_until
 from tests.world import World

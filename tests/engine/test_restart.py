@@ -11,7 +11,7 @@ import pytest
 from recovery import InputError, ProcessBroken, ProcessNotFound
 from recovery.engine import Result, Slot, rebuild_graphs
 from recovery.engine.apply.complete import too_large
-from recovery.engine.apply.interrupt import interrupt
+from recovery.engine.apply.interruption import interrupt
 from recovery.engine.apply.reopen import reopen
 from recovery.engine.end.breaking import break_process
 from recovery.engine.operators.restart import Restarts, restart_process, restart_selected

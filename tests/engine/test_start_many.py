@@ -12,7 +12,8 @@ from pymongo.errors import AutoReconnect
 
 from recovery import CustomIdTaken, InputError
 from recovery.engine import Registrar
-from recovery.engine.start import registrar, start_many
+from recovery.engine.start import registration as registrar
+from recovery.engine.start import start_many
 from recovery.errors import ServerUnavailable, StartRefused, StoreUnavailable
 from recovery.store.lifecycle.processes import Processes
 from tests.waiting import wait_until
@@ -221,7 +222,7 @@ def test_what_cannot_be_registered_ends_nothing(world: World, order: Any) -> Non
     one = Registrar(world.app.resources)
     process = world.process(world.app.start(order, 1))
     assert world.app.registrar.wait(10)
-    with patch("recovery.engine.start.registrar.register_all", side_effect=RuntimeError):
+    with patch("recovery.engine.start.registration.register_all", side_effect=RuntimeError):
         one.add([process])
         wait_until(lambda: one._failed, 10, "a try that fails")
     assert one.wait(10), "it is tried again"

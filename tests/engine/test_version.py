@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from recovery import Recovery
-from recovery.engine import application_version
-from recovery.engine.application_version import default_version
+from recovery.engine import application as application_version
+from recovery.engine.application import default_version
 from recovery.errors import InputError
 from recovery.settings import load
 from recovery.worker.serving_canary import add_canary

@@ -19,7 +19,7 @@ from unittest.mock import patch
 import pytest
 
 from recovery import Settings
-from recovery.engine.apply.interrupt import interrupt
+from recovery.engine.apply.interruption import interrupt
 from recovery.records import Decision, DecisionState, ErrorInfo, Refused, RetryState, TaskLimit, VersionRefusal
 from recovery.records.ids import new_pass, new_process_id, record_id
 from recovery.scan import overdue_tasks

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from recovery.engine.end.removal import remove
+from recovery.engine.end.fencing import remove
 from recovery.operations import parquet
 from recovery.store import Store, schema
 from tests.documents import database_of

@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from recovery import operations
-from recovery.engine.end.removal import finish_removal, remove
+from recovery.engine.end.fencing import finish_removal, remove
 from recovery.engine.operators.redo import preview_redo, redo_process
 from recovery.errors import InputError, ProcessNotFound
 from recovery.health import look

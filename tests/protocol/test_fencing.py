@@ -12,11 +12,10 @@ import pytest
 
 from recovery.engine import look_at
 from recovery.engine.apply.apply import apply
-from recovery.engine.apply.reading import read_each
-from recovery.engine.end.fencing import STARTED_BEFORE
-from recovery.engine.end.removal import remove
+from recovery.engine.end.fencing import STARTED_BEFORE, remove
 from recovery.engine.operators.schedules import Schedules
 from recovery.engine.start import occurrences as slots
+from recovery.engine.steps import read_each
 from recovery.health import look, repair
 from recovery.operations.importing import read_back
 from recovery.records import ProcessState

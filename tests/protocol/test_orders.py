@@ -14,7 +14,7 @@ import pytest
 from pymongo.collection import Collection
 
 from recovery.engine import break_off
-from recovery.engine.end.removal import remove
+from recovery.engine.end.fencing import remove
 from recovery.engine.operators.overrides import ProcessTypeOverrides
 from recovery.engine.operators.redo import redo_process
 from recovery.errors import InputError

@@ -10,8 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from recovery import Settings
-from recovery.engine.operators.saved_searches import read_search, unreadable
-from recovery.engine.operators.stored_selections import rewrite_signed_ages, with_signed_ages
+from recovery.engine.operators.saved_searches import read_search, rewrite_signed_ages, unreadable, with_signed_ages
 from recovery.operations import OperationRequest
 from recovery.operations.commands import schedule_operation
 from recovery.records import SavedSearch, Worker
@@ -66,7 +65,7 @@ def test_what_somebody_else_changes_meanwhile_is_left(world: World) -> None:
     found = with_signed_ages(resources)
     (mine,) = (one for one in world.store.saved_searches.all().values() if one.id == "old")
     assert world.store.saved_searches.replace(mine.evolve(text="ended:>7d"))
-    with patch("recovery.engine.operators.stored_selections.with_signed_ages", return_value=found):
+    with patch("recovery.engine.operators.saved_searches.with_signed_ages", return_value=found):
         assert [one.name for one in rewrite_signed_ages(resources)] == ["schedule nightly"]
     assert selections(world) == ("ended:>7d", NEW)
 

@@ -19,7 +19,7 @@ from recovery.drill.canary_orders import CanaryKind
 from recovery.drill.flock import Flock
 from recovery.drill.readiness import muster
 from recovery.engine import Keys
-from recovery.engine.end.removal import remove
+from recovery.engine.end.fencing import remove
 from recovery.engine.operators.markers import clear_marker
 from recovery.engine.operators.overrides import ActorOverrides, ProcessTypeOverrides
 from recovery.engine.operators.redo import redo_process

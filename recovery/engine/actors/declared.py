@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from recovery.engine.actors.actor import preferences
-from recovery.engine.naming import hint
+from recovery.engine.lookup import hint
 from recovery.errors import InputError
 from recovery.records import ActorPreferences, ProcessTypePreferences, RetryOptions, given
 from recovery.records.preferences import FACTORS, RATES, Preferences, check, setting_names, type_of

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from recovery.engine.apply.complete import finish_processes, too_large
-from recovery.engine.apply.interrupt import interrupt
+from recovery.engine.apply.interruption import interrupt
 from recovery.engine.apply.rebuild import is_whole, made_whole, rebuild_graph
 from recovery.engine.apply.reopen import reopen_for
 from recovery.engine.end.breaking import break_process

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from recovery import tracing
 from recovery.engine.actors.resolve import NotReady, gather, text_size, values_of
-from recovery.engine.end.breaking import break_process
-from recovery.engine.end.marking import lift_marker
+from recovery.engine.end.breaking import break_process, lift_marker
 from recovery.engine.isolation import tell
 from recovery.engine.resources import Resources
 from recovery.errors import DamagedRecord, TooLarge

@@ -16,10 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from recovery.engine.apply.apply import Group, Take
-from recovery.engine.apply.reading import ended_portions, read_each
 from recovery.engine.isolation import tell
 from recovery.engine.resources import Resources
-from recovery.engine.steps import Ended
+from recovery.engine.steps import Ended, ended_portions, read_each
 from recovery.errors import BrokerError
 from recovery.queue.coordination import TurnStep
 from recovery.records.ids import record_id

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from recovery import metrics
-from recovery.engine.apply.interrupt import interrupt
+from recovery.engine.apply.interruption import interrupt
 from recovery.engine.apply.rebuild import finish_whole, rebuild_graphs
 from recovery.engine.end.breaking import unlist_past_lives
 from recovery.engine.isolation import batch_or_each

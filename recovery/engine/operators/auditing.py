@@ -6,6 +6,7 @@ how far it came. What was refused is written too.
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import socket
@@ -17,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from recovery.engine.isolation import in_a_line
-from recovery.engine.operators.operator import NAME_LENGTH, REASON_LENGTH, who
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, StoreDenied
 from recovery.limits import MAX_NUMBER
@@ -96,3 +96,24 @@ def origin() -> str:
     """The program that asks and the machine that it runs on."""
     program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
     return printable(f"{program} (pid {os.getpid()}) on {socket.gethostname()}")[:NAME_LENGTH]
+
+
+REASON_LENGTH = 500
+NAME_LENGTH = 200
+
+
+def who() -> str:
+    """Who asks, as far as this machine knows."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user need not have a name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"[:NAME_LENGTH]
+
+
+def reason_of(reason: Any, use: str) -> str:
+    """A reason that was given, cut to what is kept of one. Raises InputError for none; `use` says what it is for."""
+    plain = given.exact(reason) if isinstance(reason, str) else ""
+    if not plain.strip() or not given.is_unicode(plain):
+        raise InputError(f"reason={given.shown(reason)}: say in a few words why; it is {use}")
+    return plain[:REASON_LENGTH]

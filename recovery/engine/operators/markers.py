@@ -6,9 +6,8 @@ slot looks for a marker by itself.
 
 from __future__ import annotations
 
-from recovery.engine.naming import hint
-from recovery.engine.operators.auditing import audited
-from recovery.engine.operators.operator import reason_of, who
+from recovery.engine.lookup import hint
+from recovery.engine.operators.auditing import audited, reason_of, who
 from recovery.engine.resources import Resources
 from recovery.errors import InputError
 from recovery.records import Marker, given, marker_name

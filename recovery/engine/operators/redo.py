@@ -11,10 +11,8 @@ from dataclasses import dataclass
 
 from recovery import metrics
 from recovery.engine.end.redo import carry_out
-from recovery.engine.lookup import find_process
-from recovery.engine.naming import hint
-from recovery.engine.operators.auditing import audited
-from recovery.engine.operators.operator import reason_of, who
+from recovery.engine.lookup import find_process, hint
+from recovery.engine.operators.auditing import audited, reason_of, who
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, StoreUnavailable
 from recovery.records import Decision, DecisionState, Life, OrderKind, Process, ProcessState, given, mark_of

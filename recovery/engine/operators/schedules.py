@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from recovery.engine.actors.actor import Actor
-from recovery.engine.naming import hint
-from recovery.engine.operators.auditing import audited
+from recovery.engine.lookup import hint
+from recovery.engine.operators.auditing import audited, who
 from recovery.engine.operators.markers import clear_marker
-from recovery.engine.operators.operator import who
 from recovery.engine.operators.ordering import order
 from recovery.engine.resources import Resources
 from recovery.engine.start.occurrences import NO_ARGUMENTS, Keys, instances, look_at, under_way

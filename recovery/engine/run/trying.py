@@ -14,8 +14,7 @@ from recovery.engine.actors.actor import Actor
 from recovery.engine.actors.call import CallResult, Host, call, of_error
 from recovery.engine.actors.resolve import CallRefused, NotReady
 from recovery.engine.resources import Resources
-from recovery.engine.run.pins import give_back_pinned
-from recovery.engine.run.refusing import give_back_or_end
+from recovery.engine.run.refusing import give_back_or_end, give_back_pinned
 from recovery.engine.run.retrying import retry_or_end
 from recovery.engine.steps import ClaimedTask, Ended
 from recovery.errors import DamagedRecord

@@ -24,7 +24,7 @@ from typing import Any
 
 from recovery import metrics
 from recovery.engine.actors.actor import Actor
-from recovery.engine.end.marking import mark, write_marker
+from recovery.engine.end.breaking import mark, write_marker
 from recovery.engine.resources import Resources
 from recovery.engine.start.keys import key_of
 from recovery.engine.start.start import start_process

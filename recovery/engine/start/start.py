@@ -16,9 +16,8 @@ from functools import partial
 from recovery import tracing
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
-from recovery.engine.start.custom_ids import AbortReplaced, IfExists, gives_up, replace
-from recovery.engine.start.refusal import check_start
-from recovery.engine.start.registering import Register, after_saving, register_now
+from recovery.engine.start.admission import AbortReplaced, IfExists, check_start, gives_up, replace
+from recovery.engine.start.registration import Register, after_saving, register_now
 from recovery.errors import CustomIdTaken, DamagedRecord, InputError, ServerUnavailable, StoreError, StoreUnavailable
 from recovery.limits import LONGEST
 from recovery.records import Process, ProcessState, RetryOptions, given

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
-from recovery.engine.start.custom_ids import AbortReplaced, IfExists
-from recovery.engine.start.refusal import checking
-from recovery.engine.start.registering import Register, after_saving
-from recovery.engine.start.registrar import by_size
+from recovery.engine.start.admission import AbortReplaced, IfExists, checking
+from recovery.engine.start.registration import Register, after_saving, by_size
 from recovery.engine.start.start import CONFIRMED_TIMEOUT, Started, start_made
 from recovery.errors import InputError, ServerUnavailable, StoreUnavailable
 from recovery.records import Process, ProcessTypePreferences

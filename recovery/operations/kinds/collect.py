@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from recovery.engine import Resources
-from recovery.engine.end.removal import being_removed, remove
+from recovery.engine.end.fencing import being_removed, remove
 from recovery.engine.isolation import in_a_line, is_of_servers
 from recovery.errors import InputError
 from recovery.operations.export import NOTHING, Exported, append, take_out

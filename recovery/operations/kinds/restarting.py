@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from recovery.engine import Resources
 from recovery.engine.end.redo import take_over
-from recovery.engine.naming import hint
+from recovery.engine.lookup import hint
 from recovery.engine.operators.redo import redo
-from recovery.engine.operators.restart_many import restart_many
+from recovery.engine.operators.restart import restart_many
 from recovery.errors import InputError
 from recovery.operations.kinds.base import Kind, Option, Options, Planned, found, plan_each, totals_of
 from recovery.records import (
