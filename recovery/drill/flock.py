@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from recovery.drill.canary_actor import DECLINED
 from recovery.drill.canary_orders import CANARY, LABEL, CanaryKind, Victim, actor_preferences, order, type_preferences
 from recovery.drill.sightings import Canary
-from recovery.engine import Resources, start_process
+from recovery.engine import Resources, Starts
 from recovery.engine.actors.actor import encode_call
 from recovery.engine.end.abort import abort
 from recovery.engine.end.fencing import remove
@@ -50,15 +50,8 @@ class Flock:
     def start(self, kind: CanaryKind, victim: Victim | None = None, **told: float) -> Canary:
         """Start a canary. Raises ServerUnavailable, StartRefused."""
         said = order(kind, **({"victim": victim.value} if victim is not None else {}), **told)
-        started = start_process(
-            self._resources,
-            CANARY,
-            encode_call(CANARY, (said,), {}).text,
-            custom_id=None,
-            idle_timeout=self._type.idle_timeout,
-            process_timeout=self._type.process_timeout,
-            labels=(self._label,),
-        )
+        starts = Starts(self._resources, self._type)
+        started = starts.start(starts.process(encode_call(CANARY, (said,), {}).text, labels=(self._label,)))
         canary = Canary(started.id, kind, victim, {}, net=told.get("net", 0.0))
         self.canaries.append(canary)
         return canary

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from recovery.engine.run.trying import Result
     from recovery.engine.start.occurrences import Keys, look_at
     from recovery.engine.start.registration import Registrar, register
-    from recovery.engine.start.start import Started, start_process
+    from recovery.engine.start.start import Started, Starts
     from recovery.engine.steps import Applied, Ended, ended_portions, enqueue, push, read_each
 
 __all__ = [
@@ -62,6 +62,7 @@ __all__ = [
     "Result",
     "Slot",
     "Started",
+    "Starts",
     "batch_or_each",
     "break_off",
     "declare_schedules",
@@ -81,7 +82,6 @@ __all__ = [
     "rebuild_graphs",
     "register",
     "remake_graph",
-    "start_process",
     "tell",
 ]
 
@@ -105,7 +105,7 @@ __getattr__ = exported(
         "apply.rebuild": "rebuild_graphs remake_graph",
         "start.registration": "Registrar register",
         "start.occurrences": "Keys look_at",
-        "start.start": "Started start_process",
+        "start.start": "Started Starts",
         "run.trying": "Result",
         "loading": "load_app",
         "operators.ordering": "order",

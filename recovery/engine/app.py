@@ -8,7 +8,6 @@ from datetime import timedelta
 from functools import cached_property, partial
 from typing import Any, Literal, ParamSpec, TypeVar
 
-from recovery import tracing
 from recovery.engine import lookup as naming
 from recovery.engine.actors.actor import Actor, call_of, check_function
 from recovery.engine.actors.declared import (
@@ -32,21 +31,18 @@ from recovery.engine.operators.abort import abort_process, abort_replaced
 from recovery.engine.operators.restart import restart_if_broken, restart_process
 from recovery.engine.operators.schedules import SCHEDULE_SETTINGS, arguments_of, declared_plan
 from recovery.engine.resources import Resources
-from recovery.engine.start import admission as custom_ids
-from recovery.engine.start import start as starting
+from recovery.engine.start import admission
 from recovery.engine.start.admission import IfExists
 from recovery.engine.start.keys import check_key_function, encode_start
 from recovery.engine.start.registration import Registrar
-from recovery.engine.start.start import Started
-from recovery.engine.start.start_many import starting_many
+from recovery.engine.start.start import Started, Starts
 from recovery.errors import (
     InputError,
     UnknownActor,
     UnknownProcessType,
 )
 from recovery.records import Process, ProcessState, ProcessTypePreferences, given
-from recovery.records.ids import new_process_id
-from recovery.records.preferences import SAME_VERSION, setting_names
+from recovery.records.preferences import setting_names
 from recovery.records.schedule import Plan
 from recovery.records.search_names import encode_labels
 from recovery.retry import Backoff, Catalogues, ErrorCode, Reason, RetryStrategy, in_use, of_class
@@ -267,7 +263,7 @@ class Recovery:
         By its `labels` it is searched, as `label.customer:acme`: up to 20 texts by name.
 
         With a `custom_id` that a process of this type has already, unless that one was aborted, `if_exists` says what
-        is done (`start.custom_ids.IfExists`). By default that one's id is returned, and nothing is started: so a
+        is done (`start.admission.IfExists`). By default that one's id is returned, and nothing is started: so a
         start whose answer was lost can be repeated. It must have been started with the same arguments, each by its
         place or its name as now, unless they may be `any_arguments`.
         Raises UnknownProcessType, NotEncodable, TooLarge, CustomIdTaken; and StartRefused, where a marker or an
@@ -275,30 +271,13 @@ class Recovery:
         """
         actor = self._process_type(process)
         custom_id = given.text(custom_id, "custom_id") if custom_id is not None else None
-        policy = custom_ids.checked(if_exists, custom_id)
+        policy = admission.checked(if_exists, custom_id)
         labelled = encode_labels(labels) if labels is not None else ()
         text, key = encode_start(actor, args, kwargs)
-        kind = self._kind(actor)
-        retry, context = process.start_options if isinstance(process, Actor) else (None, None)
-        started = starting.start_process(
-            self.resources,
-            actor.name,
-            text,
-            custom_id=custom_id,
-            idle_timeout=kind.idle_timeout,
-            process_timeout=kind.process_timeout,
-            any_arguments=any_arguments is True,
-            retry=retry,
-            context=context,
-            key=key,
-            markers=kind.markers,
-            version=self.version,
-            pinned=kind.versions == SAME_VERSION,
-            labels=labelled,
-            if_exists=policy,
-            abort_replaced=abort_replaced,
-            beside=self.registrar.add,
-        )
+        starts = self._starts(actor, any_arguments=any_arguments, if_exists=policy)
+        options = _start_options(process)
+        wanted = starts.process(text, version=self.version, custom_id=custom_id, key=key, labels=labelled, **options)
+        started = starts.start(wanted)
         if started.there is not None:
             self._met(started.there, policy)
         return started.id
@@ -332,22 +311,23 @@ class Recovery:
                 raise InputError(f"{len(keys):,} custom_ids for {len(calls):,} processes: give one for each")
         labelled = encode_labels(labels) if labels is not None else ()
         encoded = [encode_start(actor, *call) for call in calls]
-        kind = self._kind(actor)
-        retry, context = process.start_options if isinstance(process, Actor) else (None, None)
-        wanted: list[Process] = []
-        for (text, key), custom_id in zip(encoded, keys, strict=True):
-            with tracing.starting(actor.name) as span:
-                process_id = new_process_id()
-                span.say(process_id=process_id)
-                wanted.append(
-                    Process(
-                        id=process_id, type=actor.name, args=text, custom_id=custom_id,
-                        idle_timeout=kind.idle_timeout, retry=retry, context=context, key=key, labels=labelled,
-                        version=self.version, pinned=kind.versions == SAME_VERSION or None, trace=span.carried,
-                    )
-                )  # fmt: skip
-        many = starting_many(self.resources, kind, abort_replaced, self.registrar.add, any_arguments is True)
-        return many.start_in_order(wanted) if ordered is True else many.start(wanted)
+        starts, options = self._starts(actor, any_arguments=any_arguments), _start_options(process)
+        wanted = [
+            starts.process(text, version=self.version, custom_id=custom_id, key=key, labels=labelled, **options)
+            for (text, key), custom_id in zip(encoded, keys, strict=True)
+        ]
+        return starts.start_many(wanted, ordered=ordered is True)
+
+    def _starts(self, actor: Actor[..., Any], *, any_arguments: bool, if_exists: IfExists = IfExists.RETURN) -> Starts:
+        assert actor.process_type is not None, "it is the actor of a process type"
+        return Starts(
+            self.resources,
+            self.resources.store.preferences.process_type(actor.process_type),
+            self.registrar.add,
+            any_arguments=any_arguments is True,
+            if_exists=if_exists,
+            abort_replaced=abort_replaced,
+        )
 
     def _process_type(self, process: Actor[..., Any] | str) -> Actor[..., Any]:
         name = process.name if isinstance(process, Actor) else given.text(process, "process")
@@ -361,16 +341,12 @@ class Recovery:
             raise UnknownProcessType(f"no process type is named {name!r}; {naming.near(name, self.process_types)}")
         return actor
 
-    def _kind(self, actor: Actor[..., Any]) -> ProcessTypePreferences:
-        assert actor.process_type is not None, "it is the actor of a process type"
-        return self.resources.store.preferences.process_type(actor.process_type)
-
     def _met(self, there: Process, if_exists: IfExists) -> None:
         """Do what is to be done about the process that has the custom id."""
         if if_exists is IfExists.ERROR:
-            raise custom_ids.already_taken(there)
+            raise admission.already_taken(there)
         if if_exists is IfExists.RESTART and there.state is ProcessState.BROKEN:
-            with custom_ids.by_operator(there, if_exists):
+            with admission.by_operator(there, if_exists):
                 reason = f"a start with its custom id {there.custom_id} said if_exists={if_exists}"
                 restart_if_broken(self.resources, there.id, reason)
 
@@ -397,3 +373,9 @@ class Recovery:
         Attempts that run lose their claim. Raises ProcessNotFound, and InputError for one that has finished.
         """
         abort_process(self.resources, process_id, reason)
+
+
+def _start_options(process: Actor[..., Any] | str) -> dict[str, Any]:
+    """What a process is to be started with by `with_options`."""
+    retry, context = process.start_options if isinstance(process, Actor) else (None, None)
+    return {"retry": retry, "context": context}

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from recovery.engine import Resources, start_process
+from recovery.engine import Resources, Starts
 from recovery.engine.actors.actor import encode_call
 from recovery.errors import InputError
-from recovery.records import Process, ProcessState
+from recovery.records import Process, ProcessState, ProcessTypePreferences
 from recovery.wfformat import Workflow
 
 PROCESS = "workflow"
@@ -59,13 +59,10 @@ class WorkflowStarts:
     def next(self) -> Run:
         """Start the next one. Raises ServerUnavailable; called again, it starts the same one, and once at the most."""
         place = self._started % len(self._workflows)
-        started = start_process(
-            self._resources,
-            PROCESS,
-            _arguments(self._workflows[place], self._time_scale, self._started),
-            custom_id=f"{self._name}-{self._started}",
-            idle_timeout=self._resources.settings.idle_timeout,
-        )
+        kind = ProcessTypePreferences(id=PROCESS, idle_timeout=self._resources.settings.idle_timeout)
+        starts, custom_id = Starts(self._resources, kind), f"{self._name}-{self._started}"
+        arguments = _arguments(self._workflows[place], self._time_scale, self._started)
+        started = starts.start(starts.process(arguments, custom_id=custom_id))
         self._started += 1
         return Run(started.id, self._workflows[place])
 

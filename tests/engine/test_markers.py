@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from recovery import Actor, Settings
-from recovery.engine import start_process
+from recovery.engine import Starts
 from recovery.engine.end.breaking import break_process, mark, write_marker
 from recovery.engine.operators.markers import clear_marker, find_marker, marker_of
 from recovery.engine.operators.overrides import ProcessTypeOverrides
 from recovery.errors import CustomIdTaken, InputError, StartRefused, UnknownProcessType
 from recovery.metrics import STARTS_REFUSED as REFUSED
-from recovery.records import ErrorInfo, ProcessState
+from recovery.records import ErrorInfo, ProcessState, ProcessTypePreferences
 from recovery.scan import ProcessScanner
 from recovery.store.lifecycle.markers import CLEARINGS
 from tests.faults import Course, Died, Fault, Kind, Plan, installed, under
@@ -302,10 +302,8 @@ def test_of_what_a_schedule_tries_again_only_what_no_instance_can_cure_leaves_on
 ) -> None:
     world = copying.world
     world.tell()
-    started = start_process(
-        world.app.resources, "copy", '[["sales"],{}]', custom_id=None, idle_timeout=60, key="sales",
-        markers=True, retried_by_schedule=True,
-    ).id  # fmt: skip
+    starts = Starts(world.app.resources, ProcessTypePreferences(id="copy", markers=True))
+    started = starts.start(starts.process('[["sales"],{}]', key="sales", retried_by_schedule=True)).id
     assert break_process(world.app.resources, started, 0, ErrorInfo(kind="Away", message="no", code=code))
     assert bool(world.store.markers.all()) is marked
     process = world.process(started)

@@ -13,7 +13,7 @@ from pymongo.errors import AutoReconnect
 from recovery import CustomIdTaken, InputError
 from recovery.engine import Registrar
 from recovery.engine.start import registration as registrar
-from recovery.engine.start import start_many
+from recovery.engine.start import start as starting
 from recovery.errors import ServerUnavailable, StartRefused, StoreUnavailable
 from recovery.store.lifecycle.processes import Processes
 from tests.waiting import wait_until
@@ -186,7 +186,7 @@ def test_the_database_is_away(world: World, order: Any, ordered: bool) -> None:
         raise StoreUnavailable("away")
 
     with (
-        patch.object(start_many, "CONFIRMED_TIMEOUT", 0.0),
+        patch.object(starting, "CONFIRMED_TIMEOUT", 0.0),
         patch.object(Processes, "insert_many", away),
         pytest.raises(ServerUnavailable, match="0 processes of type order are started, and those behind"),
     ):

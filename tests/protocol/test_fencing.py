@@ -4,13 +4,14 @@ what was made is run, and nothing of it is left to be in the way of an import.""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from recovery.engine import look_at
+from recovery.engine import Starts, look_at
 from recovery.engine.apply.apply import apply
 from recovery.engine.end.fencing import STARTED_BEFORE, remove
 from recovery.engine.operators.schedules import Schedules
@@ -18,7 +19,7 @@ from recovery.engine.start import occurrences as slots
 from recovery.engine.steps import read_each
 from recovery.health import look, repair
 from recovery.operations.importing import read_back
-from recovery.records import ProcessState
+from recovery.records import Process, ProcessState
 from recovery.records.schedule import Schedule
 from recovery.settings import Settings
 from tests.documents import database_of
@@ -195,18 +196,16 @@ def test_an_occurrence_of_a_schedule_is_run_once(
     look_at(world.app.resources, schedule_of(world), keys)
     now = world.store.now()
     assert world.store.schedules.save(schedule_of(world).evolve(next_slot=now, recovery_time=now))
-    real = slots.start_process
+    real = slots.Starts.start
 
-    def stand_still(*args: Any, **kwargs: Any) -> Any:
+    def stand_still(starts: Starts, wanted: Process) -> Any:
         monkeypatch.undo()
         told = look_at(others.app.resources, schedule_of(others), keys)
         assert told is not None and told.process is not None
         run_and_remove(others, told.process)
-        if cut_off:
-            kwargs["beside"] = die
-        return real(*args, **kwargs)
+        return real(replace(starts, register=die) if cut_off else starts, wanted)
 
-    monkeypatch.setattr(slots, "start_process", stand_still)
+    monkeypatch.setattr(slots.Starts, "start", stand_still)
     try:
         assert look_at(world.app.resources, schedule_of(world), keys) is None
     except Died:

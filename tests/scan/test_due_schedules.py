@@ -155,7 +155,7 @@ CUTS = ["after the decision", "after the start", "after the settling"]
 @pytest.mark.parametrize("cut", CUTS)
 def test_cut_off_anywhere_it_is_one_instance(world: World, cut: str) -> None:
     make(world)
-    save, start = world.store.schedules.save, occurrences.start_process
+    save, start = world.store.schedules.save, occurrences.Starts.start
     saved = [0]
 
     def saving(schedule: Schedule) -> bool:
@@ -171,7 +171,7 @@ def test_cut_off_anywhere_it_is_one_instance(world: World, cut: str) -> None:
             raise Died
         return process
 
-    cutting = patch.object(world.store.schedules, "save", saving), patch.object(occurrences, "start_process", starting)
+    cutting = patch.object(world.store.schedules, "save", saving), patch.object(occurrences.Starts, "start", starting)
     with cutting[0], cutting[1], pytest.raises(Died):
         scan(world)
     scan(world)
@@ -182,13 +182,13 @@ def test_cut_off_anywhere_it_is_one_instance(world: World, cut: str) -> None:
 
 def test_arguments_that_were_changed_between_a_start_and_its_repetition_are_no_second_start(world: World) -> None:
     make(world)
-    start = occurrences.start_process
+    start = occurrences.Starts.start
 
     def starting(*args: Any, **kwargs: Any) -> str:
         start(*args, **kwargs)
         raise Died
 
-    with patch.object(occurrences, "start_process", starting), pytest.raises(Died):
+    with patch.object(occurrences.Starts, "start", starting), pytest.raises(Died):
         scan(world)
     Schedules(world.app.resources).set("nightly", {"arguments": {"database": "other"}}, "")
     scan(world)
@@ -577,7 +577,7 @@ def test_one_that_nobody_can_work_with_holds_up_no_other(world: World, spoilt: d
 
 def test_a_database_that_is_away_cuts_the_scan_off_and_the_next_goes_on(world: World) -> None:
     make(world)
-    with patch.object(occurrences, "start_process", side_effect=ServerUnavailable("not confirmed")):
+    with patch.object(occurrences.Starts, "start", side_effect=ServerUnavailable("not confirmed")):
         result = ScheduleScanner(world.app.resources, world.app.outbox, Keys(world.app.actors)).run_once()
     assert result.error is not None and "not confirmed" in result.error
     scan(world)

@@ -27,10 +27,9 @@ from recovery.engine.actors.actor import Actor
 from recovery.engine.end.breaking import mark, write_marker
 from recovery.engine.resources import Resources
 from recovery.engine.start.keys import key_of
-from recovery.engine.start.start import start_process
+from recovery.engine.start.start import Starts
 from recovery.errors import InputError, ServerUnavailable, StartRefused, StoreError, StoreUnavailable
 from recovery.records import Process, ProcessState, marker_name
-from recovery.records.preferences import SAME_VERSION
 from recovery.records.schedule import Keyed, OperatorWord, Schedule, SlotOutcome, SlotResult, Starting
 from recovery.schedule import Decided, Instance, decide, enabled, instance_id, is_call, moment_text, settle
 from recovery.schedule.across import is_set
@@ -182,26 +181,22 @@ def _start(resources: Resources, schedule: Schedule, starting: Starting) -> Slot
     if stored is None:
         reason = f"no process type is named {schedule.type!r}: no worker that has it was ever started here"
         return SlotResult(slot=slot, outcome=SlotOutcome.REFUSED, reason=reason, triggered=triggered)
-    kind, plan, keyed = stored.effective, schedule.plan, schedule.keyed
+    keyed = schedule.keyed
     assert keyed is not None, "who looks at it has seen to that"
     try:
         if keyed.error is not None:
             raise InputError(keyed.error)
-        started = start_process(
-            resources,
-            schedule.type,
+        # An operator may have changed its arguments since it was started.
+        starts = Starts(resources, stored.effective, any_arguments=True)
+        wanted = starts.process(
             _arguments(schedule),
-            custom_id=instance_id(schedule, starting),
-            idle_timeout=kind.idle_timeout,
-            process_timeout=kind.process_timeout,
-            any_arguments=True,  # an operator may have changed them since it was started
-            key=keyed.key,
-            markers=kind.markers,
             version=_version(resources, schedule.type),
-            pinned=kind.versions == SAME_VERSION,
+            custom_id=instance_id(schedule, starting),
+            key=keyed.key,
             scheduled_by=schedule.id,
-            retried_by_schedule=is_set(plan),
+            retried_by_schedule=is_set(schedule.plan) or None,
         )
+        started = starts.start(wanted)
     except StoreError:
         raise
     except ServerUnavailable as error:  # it may have been started: whoever looks next does so again
