@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import recovery
 from recovery import errors
 
 ROOT = Path(__file__).parent.parent
@@ -263,6 +264,21 @@ def test_a_module_that_is_named_is_one() -> None:
         for path in [*MODULES, *TEXTS]
         for found in re.findall(rf"`(?:recovery\.)?((?:{rooms})(?:\.[A-Za-z_]+)+)`", path.read_text(encoding="utf-8"))
         if not named(found)
+    ]
+    assert wrong == []
+
+
+def test_what_tests_import_of_ours_is_there() -> None:
+    """Type checkers leave most tests out, and an import that fails is seen when the test runs: hours later, perhaps."""
+    wrong = [
+        f"{path.relative_to(ROOT)}: {node.module}.{alias.name}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "recovery"
+        for alias in node.names
+        if not (
+            hasattr(recovery, alias.name) if node.module == "recovery" else named(f"{node.module[9:]}.{alias.name}")
+        )
     ]
     assert wrong == []
 
