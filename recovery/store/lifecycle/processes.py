@@ -1,64 +1,49 @@
-"""Queries and updates of the Process records."""
+"""Updates of the Process records: starts, ends and deadlines."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple
 
-import pymongo
-from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
-from recovery.errors import DamagedRecord
 from recovery.records import (
     ErrorInfo,
-    Mark,
-    OrderKind,
     Process,
     ProcessState,
-    as_far_as_readable,
-    from_document,
     to_document,
 )
-from recovery.records.ids import record_id
 from recovery.store.client import Document
-from recovery.store.concerns import certain, committed
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import (
+    OVERDUE,
     after,
+    age,
     by_id,
+    idle_time,
+    later_by,
     literal,
+    past_of,
 )
-from recovery.store.lifecycle.process_deadlines import ProcessDeadlines
-from recovery.store.lifecycle.process_updates import (
-    ENDING,
-    RUNNING,
-    MarkerDue,
-    existing,
-    late,
-    shown,
-)
-from recovery.store.record_reading import LEFT_OUT, PROCESS_FIELDS, readable
-from recovery.store.splitting import batches, find_keys, update_each
+from recovery.store.lifecycle.process_queries import RUNNING, ProcessQueries, brief_of
+from recovery.store.record_reading import PROCESS_FIELDS
+from recovery.store.splitting import find_keys, stamp_each, update_each
 
 FINISHED, ABORTED = ProcessState.FINISHED.value, ProcessState.ABORTED.value
 DUPLICATE_KEY = 11000
-CERTAIN_TIMEOUT = 5.0
-"""Seconds that an answer may take which is certain; it takes 0.1. Without a majority there is none."""
+STARTED_BY_NOW: Document = past_of({"$ifNull": ["$restartedAt", "$startedAt"]})
 
 
-class Standing(NamedTuple):
-    """A process that is there."""
+class MarkerDue(NamedTuple):
+    """A process that breaks leaves a marker, by the order of this key; looked at in so many seconds, if it was not
+    written by then."""
 
-    epoch: int
-    scheduled_by: str | None
-    custom_id: str | None
-    mark: Mark | None
-    """How it is marked to be removed."""
+    key: str
+    within: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +56,8 @@ class Ends:
 
 
 @translated
-class Processes(ProcessDeadlines):
+class Processes(ProcessQueries):
     """The collection `processes`."""
-
-    def __init__(self, collection: Collection[Document]) -> None:
-        super().__init__(collection)
-        self._committed = committed(collection)
-        self._certain = certain(collection)
 
     def insert(self, process: Process, first_look: float) -> Process:
         """Save a process, its first deadline `first_look` seconds away; this alone acknowledges its start.
@@ -149,140 +129,6 @@ class Processes(ProcessDeadlines):
         fields = {"formerCustomId": "$customId", "replacedBy": literal(to)}
         stages: list[Document] = [{"$set": fields}, {"$unset": "customId"}]
         return self._committed.update_one(guard, stages).modified_count == 1
-
-    def get(self, process_id: str) -> Process | None:
-        """The process of this id, as a whole: up to 16 MB."""
-        found = self._current.find_one({"_id": process_id})
-        return from_document(Process, found) if found else None
-
-    def get_committed(self, process_id: str) -> Process | None:
-        """The same, if a majority has it, as it has it: its start was acknowledged, or will be."""
-        found = self._committed.find_one({"_id": process_id})
-        return from_document(Process, found) if found else None
-
-    def is_there(self, process_id: str, within: float = CERTAIN_TIMEOUT) -> bool:
-        """Whether there is such a process, for certain: a new primary may not know yet, as what a majority has, all
-        that the one before it had acknowledged. Raises StoreTimeout where no majority says so in so many seconds."""
-        return self._ask_certainly(process_id, {"_id": True}, within) is not None
-
-    def _ask_certainly(self, process_id: str, fields: Document, within: float = CERTAIN_TIMEOUT) -> Document | None:
-        with pymongo.timeout(within):
-            return self._certain.find_one({"_id": process_id}, fields)
-
-    def is_committed(self, process_id: str) -> bool:
-        """Return whether a majority has a process of this id, readable or not."""
-        return self._committed.find_one({"_id": process_id}, {"_id": True}) is not None
-
-    def brief(self, process_id: str) -> Process | None:
-        """The process of this id, without arguments and result."""
-        found = self._current.find_one({"_id": process_id}, PROCESS_FIELDS)
-        return brief_of(found) if found else None
-
-    def get_committed_brief(self, process_id: str) -> Process | None:
-        """The same, if a majority has it, as it has it."""
-        found = self._committed.find_one({"_id": process_id}, PROCESS_FIELDS)
-        return brief_of(found) if found else None
-
-    def find_committed(self, process_id: str) -> Process | None:
-        """The same as a majority has it, for whoever is told of it; None only if there is none for certain."""
-        found = self._committed.find_one({"_id": process_id}, PROCESS_FIELDS)
-        found = found or self._ask_certainly(process_id, PROCESS_FIELDS)
-        return brief_of(found) if found else None
-
-    def arguments(self, process_id: str) -> str | None:
-        """The JSON text of a process's arguments, as a majority has it. None only if there is no process of this id for
-        certain. Raises DamagedRecord where it is no text."""
-        fields = {"args": True}
-        found = self._committed.find_one({"_id": process_id}, fields) or self._ask_certainly(process_id, fields)
-        if found is None:
-            return None
-        args = found.get("args")
-        if not isinstance(args, str):
-            told = f"Process {process_id}: its args is a {type(args).__name__}, not a text"
-            raise DamagedRecord(process_id, told, ("args",), Process.__name__)
-        return args
-
-    def briefs(self, process_ids: Iterable[str]) -> dict[str, Process]:
-        """The processes that are there, by id, without arguments and results."""
-        found = find_keys(self._current, process_ids, PROCESS_FIELDS)
-        return {process.id: process for process in readable(Process, found, brief_of)}
-
-    def committed_briefs(self, process_ids: Iterable[str]) -> dict[str, Process]:
-        """The same of those that a majority has, as it has them."""
-        found = find_keys(self._committed, process_ids, PROCESS_FIELDS)
-        return {process.id: process for process in readable(Process, found, brief_of)}
-
-    def ended(self, process_ids: Sequence[str]) -> dict[str, Process]:
-        """The processes that a majority has, by id, as it has them, with the results of those that have finished, and
-        without arguments."""
-        found = find_keys(self._committed, process_ids, {"args": False})
-        return {document["_id"]: brief_of(document) for document in found}
-
-    def ending(self, process_ids: Iterable[str]) -> dict[str, tuple[Process, int]]:
-        """{process: it, briefly, and the bytes that its arguments take}, of those that are there and can be read."""
-        found = list(find_keys(self._current, process_ids, ENDING))
-        sizes = {document["_id"]: document["bytes"] for document in found}
-        return {process.id: (process, sizes[process.id]) for process in readable(Process, found, brief_of)}
-
-    def shown(self, process_id: str, length: int) -> tuple[Process, int, DamagedRecord | None] | None:
-        """Return a process for people to look at, as a majority has it; None only if there is none for certain.
-
-        Its result is cut to `length` characters; the second value is how many it has. Damaged fields are left out; the
-        third value says what is wrong with them. Raises DamagedRecord if the process can't be read without them.
-        """
-        fields = shown(length)
-        found = self._committed.find_one({"_id": process_id}, fields) or self._ask_certainly(process_id, fields)
-        if found is None:
-            return None
-        process, damage = as_far_as_readable(Process, found | {"args": LEFT_OUT})
-        return process, found["characters"], damage
-
-    def epochs(self, process_ids: Iterable[str]) -> dict[str, int]:
-        """{process: its epoch as it is now}, of those of these that have one."""
-        found = {one["_id"]: one.get("epoch", 0) for one in find_keys(self._current, process_ids, {"epoch": True})}
-        return {key: epoch for key, epoch in found.items() if isinstance(epoch, int)}
-
-    def count_as_started(self, process_ids: Iterable[str]) -> int:
-        """How many of these are there, in their first epoch, by no schedule, and not marked to be removed."""
-        untouched = {"epoch": 0, "scheduledBy": None, "removing": None}
-        return sum(
-            self._current.count_documents({"_id": {"$in": batch}, **untouched}, hint="_id_")
-            for batch in batches(process_ids)
-        )
-
-    def standing(self, process_ids: Iterable[str]) -> dict[str, Standing]:
-        """Those of these that are there, as they are now."""
-        fields = dict.fromkeys(("epoch", "removing", "order", "scheduledBy", "customId"), True)
-        return {
-            one["_id"]: Standing(one.get("epoch", 0), one.get("scheduledBy"), one.get("customId"), _removing(one))
-            for one in find_keys(self._current, process_ids, fields)
-            if isinstance(one.get("epoch", 0), int)
-        }
-
-    def committed_epochs(self, process_ids: Iterable[str]) -> dict[str, int]:
-        """{process: its epoch} of those of these that a majority has as running or broken: of which tasks go on."""
-        goes_on = {"state": {"$in": [RUNNING, ProcessState.BROKEN.value]}}
-        found = {
-            one["_id"]: one.get("epoch", 0) for one in find_keys(self._committed, process_ids, {"epoch": True}, goes_on)
-        }
-        return {key: epoch for key, epoch in found.items() if isinstance(epoch, int)}
-
-    def committed_lives(self, process_ids: Iterable[str]) -> dict[str, int]:
-        """{start task, `P/T`: how often its process was set running again}, of those of these that were, as a majority
-        has it."""
-        again = {"reopened": {"$gt": 0}, "startTask": {"$type": "string"}}
-        found = find_keys(self._committed, process_ids, {"startTask": True, "reopened": True}, again)
-        return {record_id(document["_id"], document["startTask"]): document["reopened"] for document in found}
-
-    def aborted(self, process_ids: Iterable[str]) -> set[str]:
-        """Those of these that were aborted. Index `unsuccessful`, and nothing but it."""
-        query = {"_id": {"$in": list(process_ids)}, "state": ProcessState.ABORTED.value}
-        return {found["_id"] for found in self._current.find(query, {"_id": True}).hint("unsuccessful")}
-
-    def committed_over(self, process_ids: Iterable[str]) -> list[str]:
-        """Those of these that a majority has as ended, however."""
-        over = find_keys(self._committed, process_ids, {"_id": True}, {"state": {"$ne": RUNNING}})
-        return [document["_id"] for document in over]
 
     def finish(self, results: Mapping[str, str], epoch: int, reopened: int | None) -> Ends:
         """running → finished, {process: its result}, of those that still run in this epoch and were reopened so many
@@ -363,16 +209,42 @@ class Processes(ProcessDeadlines):
         guard = {**late(process_type, seconds), "reopened": reopened}
         return update_each(self._committed, process_ids, guard, stages).count
 
+    def stamp(self, process_ids: Sequence[str]) -> int:
+        """Give a deadline, now, to running processes that lack one."""
+        lacking: Document = {"state": RUNNING, "recoveryTime": None}
+        return stamp_each(self._current, process_ids, lacking, "$$NOW")
 
-def _removing(document: Document) -> Mark | None:
-    key = document.get("order")
-    if key is None or not document.get("removing"):
-        return None
-    return Mark(document["_id"], OrderKind.REMOVE, key, document.get("epoch", 0))
+    def advance_deadline(self, process_type: str, seconds: float) -> int:
+        """Running processes of a type whose settings changed: look when their time is over.
 
+        Index `deadline`: reads all running processes, for an operator.
+        """
+        over = {"$add": [STARTED_BY_NOW, round(seconds * 1000)]}
+        later = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", over]}}
+        guard = {"type": process_type, "state": RUNNING, "startedAt": {"$exists": True}, "timedOutAt": None, **later}
+        changed = self._current.update_many(guard, [{"$set": {"recoveryTime": over}}], hint="deadline")
+        return changed.modified_count
 
-def brief_of(document: Document) -> Process:
-    return from_document(Process, document | {"args": LEFT_OUT})
+    def postpone(self, process_id: str, seconds: float) -> int:
+        """Look at a process some of whose records can't be read after so many seconds."""
+        changed = self._current.update_one(
+            {"_id": process_id, "$or": [OVERDUE, {"recoveryTime": None}]},
+            [{"$set": {"recoveryTime": after(seconds)}}],
+            bypass_document_validation=True,
+        )
+        return changed.modified_count
+
+    def postpone_idle(self, process_ids: Sequence[str], timeouts: Mapping[str, float] | None = None) -> int:
+        """Move the deadlines of processes found healthy: as far off as they are old, so looks grow rare; but not
+        past the `timeouts` of their types, {type: seconds}, that are still to come.
+
+        Whatever their state: one that ended has no deadline, or it would stand before those that run for ever.
+        """
+        later = later_by({"$max": [idle_time("$idleTimeout"), age("$startedAt")]})
+        if timeouts:
+            over = end_by_type(timeouts)
+            later = {"$cond": [{"$gt": [over, "$$NOW"]}, {"$min": [later, over]}, later]}
+        return update_each(self._current, process_ids, OVERDUE, [{"$set": {"recoveryTime": later}}]).count
 
 
 def _ending(fields: Document, marker: MarkerDue | None = None) -> list[Document]:
@@ -381,3 +253,23 @@ def _ending(fields: Document, marker: MarkerDue | None = None) -> list[Document]
         return [{"$set": ended}, {"$unset": "recoveryTime"}]
     due = {"markerDue": True, "order": literal(marker.key), "recoveryTime": after(marker.within)}
     return [{"$set": {**ended, **due}}]
+
+
+def late(process_type: str, seconds: float) -> Document:
+    """Running processes of a type that have run for so long and are not marked."""
+    over = {"$add": [STARTED_BY_NOW, round(seconds * 1000)]}
+    among = {"type": process_type, "state": RUNNING, "timedOutAt": None}
+    return {**among, "startedAt": {"$exists": True}, "$expr": {"$lte": [over, "$$NOW"]}}
+
+
+def end_by_type(timeouts: Mapping[str, float]) -> Document:
+    """When a process's time is over; null for a type that is not among {type: seconds}."""
+    times = [round(one * 1000) for one in timeouts.values()]
+    # A type that is not found has the place -1, which is the last.
+    found = {"$arrayElemAt": [literal([*times, None]), {"$indexOfArray": [literal(list(timeouts)), "$type"]}]}
+    return {"$add": [STARTED_BY_NOW, found]}
+
+
+def existing() -> Document:
+    """The document itself if it was there before the upsert, else null."""
+    return {"$cond": [{"$gt": ["$startedAt", None]}, "$$ROOT", None]}
