@@ -35,7 +35,7 @@ WORK = [
     "Processes.finish:before",
     "Processes.finish:after",
     "GraphRecovery.clear_deadlines:after",
-    "Decisions.clear_deadlines:before",
+    "DecisionDeadlines.clear_deadlines:before",
 ]
 
 
@@ -120,8 +120,8 @@ def test_work_cut_off_on_the_spot(world: World, at: str) -> None:
 
 
 APPLY = [
-    "Decisions.clear_deadlines:before",
-    "Decisions.clear_deadlines:after",
+    "DecisionDeadlines.clear_deadlines:before",
+    "DecisionDeadlines.clear_deadlines:after",
     "Graphs.apply:before",
     "Graphs.apply:after",
 ]

@@ -32,7 +32,7 @@ AT_APPLIES = (
         "Decisions.insert",
         "Graphs.apply",
         "Requeues.enqueue_ready",
-        "Decisions.clear_deadlines",
+        "DecisionDeadlines.clear_deadlines",
         "Processes.finish",
     ),
     *("Graphs.fail", "Interruptions.add", "Processes.break_"),

@@ -93,7 +93,7 @@ OF_SEVERAL = (
     *("Decisions.claim_ready", "Requeues.enqueue_ready", "Processes.finish"),
 )
 OF_ONE = ("Decisions.claim", "Decisions.finish", "Graphs.apply")
-OF_ONE_PROCESS = ("Decisions.claim", "Decisions.finish", "Graphs.apply", "Decisions.clear_deadlines")
+OF_ONE_PROCESS = ("Decisions.claim", "Decisions.finish", "Graphs.apply", "DecisionDeadlines.clear_deadlines")
 
 
 @pytest.mark.parametrize("kind", KINDS)

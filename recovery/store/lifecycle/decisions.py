@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from pymongo.collection import Collection
-from pymongo.errors import OperationFailure
 
 from recovery.records import (
     Decision,
@@ -21,14 +20,11 @@ from recovery.records import (
     TaskLimit,
     to_document,
 )
-from recovery.records.ids import HOLDER_END
 from recovery.store.client import Document
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import after, age, literal, task_end
-from recovery.store.lifecycle.decision_queries import DecisionQueries
+from recovery.store.expressions import task_end
 from recovery.store.lifecycle.decision_updates import (
     CLAIMED,
-    FINISHED,
     QUEUED,
     WAITING,
     WORKING,
@@ -39,11 +35,11 @@ from recovery.store.lifecycle.decision_updates import (
     given_back_refused,
     may_finish,
     retried_later,
-    work_deadline,
 )
+from recovery.store.lifecycle.task_deadlines import DecisionDeadlines
 from recovery.store.lifecycle.tasks import insert_missing, there_already
 from recovery.store.record_reading import readable
-from recovery.store.splitting import is_of_record, update_each
+from recovery.store.splitting import update_each
 
 _CLAIM = ("worker", "recoveryTime", "enqueuedAt", "inBatch")
 """What a claim that is taken back leaves nothing of."""
@@ -67,7 +63,7 @@ def queued(decision: Decision) -> Queued:
 
 
 @translated
-class Decisions(DecisionQueries):
+class Decisions(DecisionDeadlines):
     """The collection `decisions`. `version` returns that of the application in whose name attempts are claimed."""
 
     def __init__(self, collection: Collection[Document], version: Callable[[], str | None]) -> None:
@@ -199,53 +195,6 @@ class Decisions(DecisionQueries):
         )
         return changed.matched_count == 1
 
-    def extend(self, decision_id: str, pass_key: str, timeout: float, limit: TaskLimit | None = None) -> bool:
-        """Heartbeat: move the deadline of an attempt; False: it no longer holds the claim."""
-        changed = self._current.update_one(
-            {"_id": decision_id, "state": WORKING, "pass": pass_key},
-            [{"$set": {"recoveryTime": work_deadline(timeout, limit)}}],
-        )
-        return changed.matched_count == 1
-
-    def extend_all(self, worker: str, actor: str, timeout: float, limit: TaskLimit | None = None) -> int:
-        """A heartbeat for all attempts of an actor that a worker runs: how many. Index `worker`."""
-        held: Document = {"worker": {"$gte": worker, "$lt": worker + HOLDER_END}, "state": WORKING, "actor": actor}
-        stages: list[Document] = [{"$set": {"recoveryTime": work_deadline(timeout, limit)}}]
-        try:
-            return self._current.update_many(held, stages).matched_count
-        except OperationFailure as error:
-            if not is_of_record(error):
-                raise
-
-        def past_validators(key: str) -> None:
-            # Its attempt lives: without a deadline that moves it would be taken from it.
-            later = [{"$set": {"recoveryTime": after(timeout)}}]
-            self._current.update_one({**held, "_id": key}, later, bypass_document_validation=True)
-
-        ids = [found["_id"] for found in self._current.find(held, {"_id": True})]
-        update_each(self._current, ids, held, stages, past_validators)
-        return len(ids)
-
-    def note_lost(self, holder: str, how: str, ran: str | None = None) -> None:
-        """Keep how the process of a holder ended, with what it works on; before that is requeued. What is known to have
-        `ran` there counts as if it had been claimed alone. Restorable: it is only told of, and where it is not known
-        the next time tells. Index `worker`."""
-        held = {"worker": {"$gte": holder, "$lt": holder + HOLDER_END}, "state": WORKING}
-        if how:
-            self._current.update_many(held, [{"$set": {"lostAttempt": {"attempt": "$attempts", "how": literal(how)}}}])
-        if ran:
-            self._current.update_one({**held, "_id": ran}, {"$unset": {"inBatch": ""}})
-
-    def is_away(self) -> bool:
-        """Whether the driver saw no primary when it looked last, and found a member broken. Asks nobody: who has not
-        asked yet knows nothing, and while members elect one they are there."""
-        seen = self._current.database.client.topology_description
-        if seen.topology_type_name == "ReplicaSetWithPrimary":  # ten times as fast as what follows
-            return False
-        return not seen.has_writable_server() and any(
-            server.error is not None for server in seen.server_descriptions().values()
-        )
-
     def finish(self, ended: Sequence[Decision], *, accept_first: bool, worker: str, apply_timeout: float) -> set[str]:
         """→ finished with their outcomes and children, in an acknowledged write: the commit point of each.
 
@@ -339,30 +288,3 @@ class Decisions(DecisionQueries):
         taken = {"_id": {"$in": list(passes)}, "outcome.pass": {"$in": list(passes.values())}}
         found = self._committed.find(taken, {"outcome.pass": True}).hint("_id_")
         return {one["_id"] for one in found if one["outcome"]["pass"] == passes[one["_id"]]}
-
-    def clear_deadlines(self, decision_ids: Sequence[str], epoch: int = 0, restarts: int | None = None) -> int:
-        """Take the deadlines off decisions whose effects have reached the graph, unless restarted since, or taken to
-        another epoch, whose graph may not know of them."""
-        applied: Document = {"state": FINISHED, "epoch": epoch, "restarts": restarts}
-        at_rest: Document = {"$unset": {"recoveryTime": "", "worker": ""}}
-        return update_each(self._current, decision_ids, applied, at_rest).count
-
-    def postpone_apply(self, decision_id: str, least: float, most: float) -> bool:
-        """Move the deadline of a finished decision that could not be applied: as far off as it is finished by now, at
-        least and at most so many seconds. Whoever finished it is forgotten, or it would be found by his name before.
-        False: it is no longer finished, or was postponed before.
-        """
-        wait = {"$min": [{"$max": [age("$outcome.finishedAt"), round(least * 1000)]}, round(most * 1000)]}
-        stages: list[Document] = [{"$set": {"recoveryTime": {"$add": ["$$NOW", wait]}}}, {"$unset": "worker"}]
-        finished: Document = {"_id": decision_id, "state": FINISHED, "recoveryTime": {"$exists": True}}
-        anew = {"$or": [{"worker": {"$exists": True}}, {"$expr": {"$lt": ["$recoveryTime", after(least / 2)]}}]}
-        # It need not be valid: nobody could apply it then.
-        changed = self._current.update_one({**finished, **anew}, stages, bypass_document_validation=True)
-        return changed.matched_count == 1
-
-    def apply_later(self, decision_id: str, seconds: float) -> None:
-        """Move the deadline of a finished decision whose parent has to be applied first."""
-        self._current.update_one(
-            {"_id": decision_id, "state": FINISHED, "recoveryTime": {"$exists": True}},
-            [{"$set": {"recoveryTime": after(seconds)}}],
-        )

@@ -11,9 +11,13 @@ from datetime import datetime
 from typing import Any
 
 from pymongo.collection import Collection
+from pymongo.errors import OperationFailure
 
 from recovery.limits import LONGEST, WAITS_FOR
-from recovery.records import TaskLimit
+from recovery.records import (
+    TaskLimit,
+)
+from recovery.records.ids import HOLDER_END
 from recovery.store.client import Document
 from recovery.store.concerns import current
 from recovery.store.driver_errors import translated
@@ -24,13 +28,21 @@ from recovery.store.expressions import (
     age,
     date_of,
     jittered,
+    literal,
     number_of,
     past_of,
     task_end,
     task_end_by_actor,
 )
-from recovery.store.lifecycle.decision_updates import DELAYED, QUEUED, WORKING
-from recovery.store.splitting import stamp_each, update_each
+from recovery.store.lifecycle.decision_queries import DecisionQueries
+from recovery.store.lifecycle.decision_updates import (
+    DELAYED,
+    FINISHED,
+    QUEUED,
+    WORKING,
+    work_deadline,
+)
+from recovery.store.splitting import is_of_record, stamp_each, update_each
 
 LONGEST_WAIT = 30
 """So many message timeouts: what can't be read is looked at again after them, and what lost its message many times."""
@@ -44,6 +56,85 @@ def in_time(deadline: Expression | str, task_timeouts: Mapping[str, float]) -> E
     """A deadline of what is queued, or the end of the task's time if that is sooner. `task_timeouts` has the actors
     that have one, in seconds."""
     return {"$min": [deadline, task_end_by_actor(task_timeouts)]} if task_timeouts else deadline
+
+
+@translated
+class DecisionDeadlines(DecisionQueries):
+    """Deadlines in the collection `decisions`: of attempts, by those who are at them, and of ends that are applied."""
+
+    def extend(self, decision_id: str, pass_key: str, timeout: float, limit: TaskLimit | None = None) -> bool:
+        """Heartbeat: move the deadline of an attempt; False: it no longer holds the claim."""
+        changed = self._current.update_one(
+            {"_id": decision_id, "state": WORKING, "pass": pass_key},
+            [{"$set": {"recoveryTime": work_deadline(timeout, limit)}}],
+        )
+        return changed.matched_count == 1
+
+    def extend_all(self, worker: str, actor: str, timeout: float, limit: TaskLimit | None = None) -> int:
+        """A heartbeat for all attempts of an actor that a worker runs: how many. Index `worker`."""
+        held: Document = {"worker": {"$gte": worker, "$lt": worker + HOLDER_END}, "state": WORKING, "actor": actor}
+        stages: list[Document] = [{"$set": {"recoveryTime": work_deadline(timeout, limit)}}]
+        try:
+            return self._current.update_many(held, stages).matched_count
+        except OperationFailure as error:
+            if not is_of_record(error):
+                raise
+
+        def past_validators(key: str) -> None:
+            # Its attempt lives: without a deadline that moves it would be taken from it.
+            later = [{"$set": {"recoveryTime": after(timeout)}}]
+            self._current.update_one({**held, "_id": key}, later, bypass_document_validation=True)
+
+        ids = [found["_id"] for found in self._current.find(held, {"_id": True})]
+        update_each(self._current, ids, held, stages, past_validators)
+        return len(ids)
+
+    def note_lost(self, holder: str, how: str, ran: str | None = None) -> None:
+        """Keep how the process of a holder ended, with what it works on; before that is requeued. What is known to have
+        `ran` there counts as if it had been claimed alone. Restorable: it is only told of, and where it is not known
+        the next time tells. Index `worker`."""
+        held = {"worker": {"$gte": holder, "$lt": holder + HOLDER_END}, "state": WORKING}
+        if how:
+            self._current.update_many(held, [{"$set": {"lostAttempt": {"attempt": "$attempts", "how": literal(how)}}}])
+        if ran:
+            self._current.update_one({**held, "_id": ran}, {"$unset": {"inBatch": ""}})
+
+    def is_away(self) -> bool:
+        """Whether the driver saw no primary when it looked last, and found a member broken. Asks nobody: who has not
+        asked yet knows nothing, and while members elect one they are there."""
+        seen = self._current.database.client.topology_description
+        if seen.topology_type_name == "ReplicaSetWithPrimary":  # ten times as fast as what follows
+            return False
+        return not seen.has_writable_server() and any(
+            server.error is not None for server in seen.server_descriptions().values()
+        )
+
+    def clear_deadlines(self, decision_ids: Sequence[str], epoch: int = 0, restarts: int | None = None) -> int:
+        """Take the deadlines off decisions whose effects have reached the graph, unless restarted since, or taken to
+        another epoch, whose graph may not know of them."""
+        applied: Document = {"state": FINISHED, "epoch": epoch, "restarts": restarts}
+        at_rest: Document = {"$unset": {"recoveryTime": "", "worker": ""}}
+        return update_each(self._current, decision_ids, applied, at_rest).count
+
+    def postpone_apply(self, decision_id: str, least: float, most: float) -> bool:
+        """Move the deadline of a finished decision that could not be applied: as far off as it is finished by now, at
+        least and at most so many seconds. Whoever finished it is forgotten, or it would be found by his name before.
+        False: it is no longer finished, or was postponed before.
+        """
+        wait = {"$min": [{"$max": [age("$outcome.finishedAt"), round(least * 1000)]}, round(most * 1000)]}
+        stages: list[Document] = [{"$set": {"recoveryTime": {"$add": ["$$NOW", wait]}}}, {"$unset": "worker"}]
+        finished: Document = {"_id": decision_id, "state": FINISHED, "recoveryTime": {"$exists": True}}
+        anew = {"$or": [{"worker": {"$exists": True}}, {"$expr": {"$lt": ["$recoveryTime", after(least / 2)]}}]}
+        # It need not be valid: nobody could apply it then.
+        changed = self._current.update_one({**finished, **anew}, stages, bypass_document_validation=True)
+        return changed.matched_count == 1
+
+    def apply_later(self, decision_id: str, seconds: float) -> None:
+        """Move the deadline of a finished decision whose parent has to be applied first."""
+        self._current.update_one(
+            {"_id": decision_id, "state": FINISHED, "recoveryTime": {"$exists": True}},
+            [{"$set": {"recoveryTime": after(seconds)}}],
+        )
 
 
 @translated
