@@ -1,9 +1,9 @@
 """Threads that work in the background of a program.
 
 A system that has no thread to give now may have one later. So for a thread that begins when there is first work for it
-(`Background`), it is no error that none could be begun: the next work tries again. Until then the caller does the work
-itself, or leaves it to its deadline. A service that a program can't do without is started with `ServiceThread.start`,
-which raises.
+(`ServiceThread.begin`), it is no error that none could be begun: the next work tries again. Until then the caller does
+the work itself, or leaves it to its deadline. A service that a program can't do without is started with
+`ServiceThread.start`, which raises.
 """
 
 from __future__ import annotations
@@ -33,31 +33,6 @@ def try_start(thread: threading.Thread) -> bool:
         _said.warning("no thread for %s (%s)", thread.name, error)
         return False
     return True
-
-
-class Background:
-    """One thread that does `work`, which does not end. After a fork the child begins its own."""
-
-    def __init__(self, work: Callable[[], None], name: str) -> None:
-        self._work, self._name = work, name
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-
-    def begin(self) -> bool:
-        """Begin unless `work` runs already. Return whether it runs. Does not raise."""
-        if self._thread is not None and self._thread.is_alive():
-            return True
-        with self._lock:
-            if self._thread is None or not self._thread.is_alive():
-                thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-                self._thread = thread if try_start(thread) else None
-            return self._thread is not None
-
-    def join(self, timeout: float | None) -> None:
-        """Wait up to `timeout` seconds for the end of `work`, unless this is its own thread."""
-        thread = self._thread
-        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
-            thread.join(timeout)
 
 
 def poll(look: Callable[[], T], timeout: float, every: float) -> T:
@@ -94,7 +69,8 @@ class ServiceThread:
         self._name, self._step, self._failed = name, step, failed or self._log_failure
         self._first, self._apart = first, apart
         self._woken, self._ending = threading.Event(), threading.Event()
-        self._background = Background(self._run, name)
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Begin, in a program that can't do without this service. Raises RuntimeError if the system has no thread."""
@@ -103,7 +79,13 @@ class ServiceThread:
 
     def begin(self) -> bool:
         """Begin unless the service runs already. Return whether it runs. Does not raise."""
-        return self._background.begin()
+        if self._thread is not None and self._thread.is_alive():
+            return True
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread = thread if try_start(thread) else None
+            return self._thread is not None
 
     def wake(self) -> None:
         """Have the step run soon. Does not wait. Any thread."""
@@ -122,7 +104,9 @@ class ServiceThread:
         """Run no further step, and wait up to `timeout` seconds for the one that runs; None: until it ends."""
         self._ending.set()
         self._woken.set()
-        self._background.join(timeout)
+        thread = self._thread
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+            thread.join(timeout)
 
     def _run(self) -> None:
         pause = self._first

@@ -47,8 +47,7 @@ def find(
 ) -> None:
     from recovery.cli.connection import connect
     from recovery.cli.output import console, print_json
-    from recovery.engine.operators.overrides import unknown_types
-    from recovery.engine.operators.saved_searches import read_search
+    from recovery.engine.operators.saved_searches import read_search, unknown_types
     from recovery.errors import InputError
 
     resources = connect(needs_redis=False)
@@ -89,8 +88,7 @@ def list_(
     json: JsonOption = False,
 ) -> None:
     from recovery.cli.connection import connect
-    from recovery.engine.lookup import hint
-    from recovery.engine.operators.overrides import unknown_type
+    from recovery.engine.lookup import hint, unknown_type
     from recovery.errors import InputError
     from recovery.records import ProcessState, given
 

@@ -108,7 +108,7 @@ def _print(found: dict[str, Any], *, json: bool) -> None:
 
 def check_type(resources: Resources, process_type: str) -> None:
     """Raise UnknownProcessType for a type of which there is no process, unless a worker has reported it."""
-    from recovery.engine.operators.overrides import unknown_type
+    from recovery.engine.lookup import unknown_type
     from recovery.errors import UnknownProcessType
 
     if (unknown := unknown_type(resources, process_type)) is not None:

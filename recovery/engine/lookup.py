@@ -103,3 +103,13 @@ def place_of(function: Callable[..., Any]) -> str:
     """Where a function is defined, as in `shop.orders.ship`."""
     module, name = (getattr(function, one, "?") for one in ("__module__", "__qualname__"))
     return f"{given.shown(module)[1:-1]}.{given.shown(name)[1:-1]}"
+
+
+def unknown_type(resources: Resources, name: str) -> str | None:
+    """Return what to say of a process type that no worker has reported and no process has, with the name that may have
+    been meant; None for a type that is known."""
+    known = sorted(resources.store.process_types.stored())
+    if name in known or resources.store.search.newest(1, process_type=name):
+        return None
+    there = hint(name, known, "no worker has reported any type")
+    return f"no process of type {given.shown(name)} was seen; {there}"

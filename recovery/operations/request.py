@@ -8,8 +8,7 @@ from typing import Any
 
 from recovery.engine import Resources
 from recovery.engine.lookup import hint
-from recovery.engine.operators.overrides import unknown_types
-from recovery.engine.operators.saved_searches import read_search
+from recovery.engine.operators.saved_searches import read_search, unknown_types
 from recovery.errors import InputError
 from recovery.limits import MAX_COUNT
 from recovery.operations.kinds import KINDS, OPTIONS, Kind

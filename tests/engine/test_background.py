@@ -93,7 +93,7 @@ def test_hands_are_watched_once_a_thread_can_be_begun() -> None:
         with watch.over(Hand([]), lambda *_: None):
             pass
         with watch.over(Hand([]), lambda *_: None):
-            assert watch._background._thread is not None
+            assert watch._thread._thread is not None
 
 
 def test_a_task_is_not_charged_for_a_heartbeat_without_a_thread(world: World) -> None:

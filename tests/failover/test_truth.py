@@ -258,7 +258,7 @@ def test_no_deadline_goes_for_an_apply_that_is_taken_back(failover: Failover) ->
     failover.stop_replication()
     task, decision = store.tasks.get(document["_id"]), store.decisions.get(document["_id"])
     assert task is not None and decision is not None
-    outbox.put([Ended(task, decision)])
+    outbox.put([Ended(task, decision)], lambda _ready: ())
     assert _finished(failover, process_id) == ("start",)
     failover.lose_primary()
     assert _finished(failover, process_id) == (), "the apply was not lost: nothing was tried"
@@ -327,6 +327,7 @@ def test_what_can_not_be_restored_yet_is_not_given_up(failover: Failover) -> Non
         process_id = failover.world.start(once)
         failover.world.take_one("once")
     store, database = failover.world.store, failover.world.store.database
+    wait_until(lambda: len(failover.world.decisions(process_id)) == 2, 10, "a majority that has the child")
     (child,) = failover.world.decisions(process_id).keys() - {"start"}
     parent = {"_id": f"{process_id}/start"}
     whole = database["decisions"].find_one(parent)

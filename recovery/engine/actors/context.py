@@ -16,7 +16,7 @@ from recovery.records import ActorPreferences, Child, Decision, Encoded, Promise
 from recovery.records.ids import child_task_id
 from recovery.records.values import MAX_BYTES
 from recovery.store import Store
-from recovery.threads import try_start
+from recovery.threads import ServiceThread
 
 log = logging.getLogger(__name__)
 
@@ -209,23 +209,19 @@ def beating(attempt: Attempt) -> Iterator[None]:
     if not attempt.preferences.auto_heartbeat:
         yield
         return
-    done = threading.Event()
-    thread = threading.Thread(target=_beat, args=(attempt, done), name="heartbeat", daemon=True)
-    try_start(thread)  # if there is none, that is no fault of the task's: it may well end before its deadline
+    interval = attempt.preferences.worker_timeout / BEATS_PER_TIMEOUT
+
+    def beat() -> float | None:
+        return interval if attempt.heartbeat() else None
+
+    def say(error: Exception) -> float:
+        pause = min(interval, RETRY)
+        log.warning("%s: heartbeat not written (%s); next in %g s", attempt.decision.id, error, pause)
+        return pause
+
+    heart = ServiceThread("heartbeat", beat, say, first=interval)
+    heart.begin()  # if there is no thread, that is no fault of the task's: it may well end before its deadline
     try:
         yield
     finally:
-        done.set()
-
-
-def _beat(attempt: Attempt, done: threading.Event) -> None:
-    interval = attempt.preferences.worker_timeout / BEATS_PER_TIMEOUT
-    pause = interval
-    while not done.wait(pause):
-        try:
-            if not attempt.heartbeat():
-                return
-            pause = interval
-        except StoreError as error:
-            pause = min(interval, RETRY)
-            log.warning("%s: heartbeat not written (%s); next in %g s", attempt.decision.id, error, pause)
+        heart.stop()

@@ -9,7 +9,7 @@ runs already is judged by it as well; cut off in between, they are looked at whe
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Generic
 
 from recovery.engine.lookup import hint
@@ -19,8 +19,6 @@ from recovery.errors import InputError, UnknownActor, UnknownProcessType
 from recovery.records import ActorPreferences, ProcessTypePreferences, Stored, given
 from recovery.records.preferences import P, Preferences, check, setting_names
 from recovery.retry.policy import check_policy
-from recovery.search import And, Node, Or, Query, Term
-from recovery.search.query import Comparison
 from recovery.store import KeptSettings
 
 
@@ -154,29 +152,3 @@ def known_settings(kind: type[Preferences], names: Iterable[str]) -> list[str]:
         if name not in known:
             raise InputError(f"no setting is named {name!r}; {hint(name, known, 'there are none')}")
     return wanted
-
-
-def unknown_type(resources: Resources, name: str) -> str | None:
-    """Return what to say of a process type that no worker has reported and no process has, with the name that may have
-    been meant; None for a type that is known."""
-    known = sorted(resources.store.process_types.stored())
-    if name in known or resources.store.search.newest(1, process_type=name):
-        return None
-    there = hint(name, known, "no worker has reported any type")
-    return f"no process of type {given.shown(name)} was seen; {there}"
-
-
-def unknown_types(resources: Resources, query: Query) -> list[str]:
-    """Return what to say of each unknown process type that a search asks for, as `unknown_type` does."""
-    names = dict.fromkeys(_types_asked_for(query.tree))
-    return [text for name in names if (text := unknown_type(resources, name)) is not None]
-
-
-def _types_asked_for(node: Node) -> Iterator[str]:
-    """The process types of a search, except of what it leaves out by `not`."""
-    match node:
-        case Term("type", Comparison.IS, value):
-            yield str(value)
-        case And(parts) | Or(parts):
-            for part in parts:
-                yield from _types_asked_for(part)

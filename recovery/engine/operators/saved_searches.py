@@ -9,19 +9,21 @@ the record that it was read from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from recovery.engine.lookup import unknown_type
 from recovery.engine.operators.auditing import REASON_LENGTH, audited, who
 from recovery.engine.resources import Resources
 from recovery.errors import InputError
 from recovery.records import SavedSearch, given
 from recovery.records.schedule import Schedule
 from recovery.records.search_names import SIGN, search_name
-from recovery.search import Query, has_signed_ages, parse, rewritten
+from recovery.search import And, Node, Or, Query, Term, has_signed_ages, parse, rewritten
 from recovery.search.language import MAX_LENGTH
 from recovery.search.pointing import no_search
+from recovery.search.query import Comparison
 
 
 def read_search(resources: Resources, text: str) -> Query:
@@ -157,3 +159,19 @@ def _rewrite(resources: Resources, stored: StoredSelection) -> bool:
             done = resources.store.schedules.save(record.evolve(orders=orders))
         outcome.text = "rewritten" if done else "left: somebody else changed it just now"
     return done
+
+
+def unknown_types(resources: Resources, query: Query) -> list[str]:
+    """Return what to say of each unknown process type that a search asks for, as `unknown_type` does."""
+    names = dict.fromkeys(_types_asked_for(query.tree))
+    return [text for name in names if (text := unknown_type(resources, name)) is not None]
+
+
+def _types_asked_for(node: Node) -> Iterator[str]:
+    """The process types of a search, except of what it leaves out by `not`."""
+    match node:
+        case Term("type", Comparison.IS, value):
+            yield str(value)
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from _types_asked_for(part)

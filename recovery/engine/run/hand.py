@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from recovery.engine.run.trying import Tried
 from recovery.engine.steps import ClaimedTask
 from recovery.records import Decision
-from recovery.threads import Background
+from recovery.threads import ServiceThread
 
 log = logging.getLogger(__name__)
 
@@ -92,36 +92,32 @@ class Watch:
     waits for another."""
 
     def __init__(self) -> None:
-        self._lock, self._some = threading.Lock(), threading.Event()
+        self._lock = threading.Lock()
         self._hands: dict[Hand, Relieve] = {}
         self._relieving: set[Hand] = set()
-        self._background = Background(self._look_always, "hands")
+        self._thread = ServiceThread("hands", self._look)
 
     @contextmanager
     def over(self, hand: Hand, relieve: Relieve) -> Iterator[None]:
         """Within, call `relieve` once for a hand whose task is slow; in another thread."""
         with self._lock:
             self._hands[hand] = relieve
-            self._background.begin()  # without it who waits for a slow task waits for its end
-            self._some.set()
+        if self._thread.begin():  # without it who waits for a slow task waits for its end
+            self._thread.wake()
         try:
             yield
         finally:
             with self._lock:
                 self._hands.pop(hand, None)
-                if not self._hands:
-                    self._some.clear()
 
-    def _look_always(self) -> None:
-        pause = threading.Event()
-        while self._some.wait():
-            pause.wait(LOOK_EVERY)
-            with self._lock:
-                hands = list(self._hands.items())
-            for hand, relieve in hands:
-                if hand not in self._relieving and (slow := hand.slow()) is not None:
-                    self._relieving.add(hand)
-                    self._relieve_beside(hand, relieve, slow)
+    def _look(self) -> float | None:
+        with self._lock:
+            hands = list(self._hands.items())
+        for hand, relieve in hands:
+            if hand not in self._relieving and (slow := hand.slow()) is not None:
+                self._relieving.add(hand)
+                self._relieve_beside(hand, relieve, slow)
+        return LOOK_EVERY if hands else None
 
     def _relieve_beside(self, hand: Hand, relieve: Relieve, slow: Decision) -> None:
         """Relieve a hand in a thread of its own, because an outage may hold that up for long, and other hands must not

@@ -30,7 +30,7 @@ from recovery.records import Graph, Process, Task
 from recovery.records.ids import new_pass, record_id
 from recovery.store import PORTION_BYTES, Store, portions, queued
 from recovery.store.views.overview import time_limit
-from recovery.threads import Background
+from recovery.threads import ServiceThread
 
 log = logging.getLogger(__name__)
 
@@ -64,16 +64,16 @@ class Registrar:
         self._said = Seldom(log)
         self._again: Resources | None = None
         """With the connections of second tries."""
-        self._hurry = threading.Event()
-        self._background = Background(self._register_always, "registrar")
+        self._thread = ServiceThread("registrar", self._step, apart=GATHERED_FOR)
         self._at_exit: Any = None
 
     def add(self, processes: Sequence[Process]) -> None:
         """Have these registered soon. They are saved. Does not raise."""
         with self._changed:
             self._waiting += processes
-            self._changed.notify_all()
-        if not self._start_thread():
+        if self._start_thread():
+            self._thread.wake()
+        else:
             self.flush()
 
     def flush(self) -> None:
@@ -124,37 +124,22 @@ class Registrar:
         """Wait until the thread has registered everything that was added. Return whether it has, in time."""
         if os.getpid() != self._pid:  # a fork, at its end: what was added is its parent's to register
             return True
-        self._hurry.set()
         with self._changed:
-            done = self._changed.wait_for(
+            return self._changed.wait_for(
                 lambda: not (self._waiting or self._failed or self._registering.locked()), seconds
             )
-        self._hurry.clear()
-        return done
 
     def _start_thread(self) -> bool:
-        if not self._background.begin():
+        if not self._thread.begin():
             return False
         if self._at_exit is None:
             # Not `atexit`, which a process of multiprocessing does not ask as it ends.
             self._at_exit = Finalize(None, self.wait, args=(AT_EXIT,), exitpriority=0)
         return True
 
-    def _register_always(self) -> None:
-        more_came = False
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: bool(self._waiting), self._until_again())
-                gather = more_came and len(self._waiting) < TOGETHER
-                nothing = not self._waiting and (not self._failed or time.monotonic() < self._try_at)
-            if nothing:
-                continue
-            if gather:
-                self._hurry.wait(GATHERED_FOR)
+    def _step(self) -> float | None:
+        if self._waiting or time.monotonic() >= self._try_at:
             self.flush()
-            more_came = bool(self._waiting)
-
-    def _until_again(self) -> float | None:
         return max(0.0, self._try_at - time.monotonic()) if self._failed else None
 
 
