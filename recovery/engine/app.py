@@ -277,10 +277,7 @@ class Recovery:
         starts = self._starts(actor, any_arguments=any_arguments, if_exists=policy)
         options = _start_options(process)
         wanted = starts.process(text, version=self.version, custom_id=custom_id, key=key, labels=labelled, **options)
-        started = starts.start(wanted)
-        if started.there is not None:
-            self._met(started.there, policy)
-        return started.id
+        return starts.start(wanted).id
 
     def start_many(
         self,
@@ -327,6 +324,7 @@ class Recovery:
             any_arguments=any_arguments is True,
             if_exists=if_exists,
             abort_replaced=abort_replaced,
+            met=partial(self._met, if_exists=if_exists),
         )
 
     def _process_type(self, process: Actor[..., Any] | str) -> Actor[..., Any]:

@@ -11,7 +11,7 @@ process has its custom id, is started by itself, which says what becomes of it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -42,15 +42,10 @@ class Started:
     """A process that was started, or was there already."""
 
     id: str
-    there: Process | None = None
-    """The one that was there, briefly, as it was then."""
+    was_there: bool = False
+    """Whether it had been started before."""
     error: InputError | None = None
     """Why it was not started, where many were to be."""
-
-    @property
-    def was_there(self) -> bool:
-        """Whether it had been started before."""
-        return self.there is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +61,8 @@ class Starts:
     if_exists: IfExists | None = None
     """What becomes of the process that has the custom id already (`admission`). None: it is never replaced."""
     abort_replaced: AbortReplaced | None = None
+    met: Callable[[Process], object] | None = None
+    """Called with the process that has the custom id already, briefly, as it was then."""
 
     def process(self, args: str, *, version: str | None = None, **fields: Any) -> Process:
         """A process of this type that is to be started. `args` is the JSON text of `[positional, named]` arguments. Its
@@ -131,7 +128,9 @@ class Starts:
             if not self.any_arguments:
                 _check_arguments(self.resources, process, wanted)
             _register_as_well(self.resources, process, self._register)
-            return Started(process.id, process)
+            if self.met is not None:
+                self.met(process)
+            return Started(process.id, was_there=True)
         after_saving([process], self._register)
         return Started(process.id)
 
