@@ -9,13 +9,12 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from prometheus_client import Histogram
 
 from recovery.metrics import registry
 from recovery.records import Process, ProcessState
-from recovery.records.ids import started_at
 
 LOST = ("MESSAGE_LOST", "WORK_TIMEOUT", "WORKER_LOST")
 """Rules that find lost messages, attempts and workers."""
@@ -48,21 +47,13 @@ def observe_all(histogram: Histogram, amounts: Sequence[float]) -> None:
         histogram._buckets[place].inc(count)
 
 
-def finished_alone(types: Mapping[str, str]) -> None:
-    """These processes of one task, {id: type}, finished. When one was started its id tells: by the clock of whoever
-    started it."""
-    now, took = time.time(), defaultdict[str, list[float]](list)
-    for process_id, process_type in types.items():
-        took[process_type].append(max(0.0, now - started_at(process_id).timestamp()))
-    for process_type, seconds in took.items():
-        registry.PROCESSES_ENDED.labels(process_type, ProcessState.FINISHED.value).inc(len(seconds))
-        observe_all(registry.PROCESS_SECONDS.labels(process_type, ProcessState.FINISHED.value), seconds)
-
-
 def ended(state: ProcessState, processes: Iterable[Process]) -> None:
     """Count that these processes, as they were before, ended in this state."""
-    now = time.time()
+    now, by_type = time.time(), defaultdict[str, list[Process]](list)
     for process in processes:
-        registry.PROCESSES_ENDED.labels(process.type, state.value).inc()
-        if (began := process.restarted_at or process.started_at) is not None:
-            registry.PROCESS_SECONDS.labels(process.type, state.value).observe(max(0.0, now - began.timestamp()))
+        by_type[process.type].append(process)
+    for process_type, alike in by_type.items():
+        began = [one.restarted_at or one.started_at for one in alike]
+        took = [max(0.0, now - moment.timestamp()) for moment in began if moment is not None]
+        registry.PROCESSES_ENDED.labels(process_type, state.value).inc(len(alike))
+        observe_all(registry.PROCESS_SECONDS.labels(process_type, state.value), took)

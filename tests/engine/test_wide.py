@@ -46,7 +46,7 @@ def test_records_of_children_that_are_promised(wide: Ended) -> None:
 def test_actors_of_what_is_ready(wide: Ended) -> None:
     names = (*(child.id for child in wide.decision.children), "join")
     view = GraphView(epoch=0, registered=True, applied=True, ready=names, complete=False, finished=1, size=1)
-    actors = _ready([wide], view)
+    actors = _ready("p", [wide], view)
     assert list(actors) == [record_id("p", str(name)) for name in names]
     assert set(actors.values()) == {"part", "join"}
     assert Counted.compared <= 3 * TASKS

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from recovery.engine.apply.complete import finish_processes, too_large
+from recovery.engine.apply.complete import Complete, finish_processes, too_large
 from recovery.engine.apply.interruption import interrupt
 from recovery.engine.apply.rebuild import is_whole, made_whole, rebuild_graph
 from recovery.engine.apply.reopen import reopen_for
@@ -77,7 +77,8 @@ def apply_together(
     if not regular:
         return [], list(groups)
     views, _, away = _apply_graphs(resources, list(regular.values()))
-    effects = _go_on(resources, [(regular[key], view) for key, view in views.items() if key not in away], take)
+    applied = {key: (regular[key], view) for key, view in views.items() if key not in away}
+    effects = _go_on(resources, applied, take)
     done = {id(effect.group) for effect in effects}
     return effects, [group for group in groups if id(group) not in done]
 
@@ -139,46 +140,46 @@ def _insert_children(resources: Resources, groups: Sequence[Group]) -> int:
 
 def _go_on(
     resources: Resources,
-    applied: Sequence[tuple[Group, GraphView]],
+    applied: Mapping[str, tuple[Group, GraphView]],
     take: Take | None,
     came_of: Applied = Applied.NOW,
 ) -> list[Effect]:
-    """Claim or enqueue what is ready, and finish processes of which nothing is open."""
+    """Claim or enqueue what is ready, and finish processes of which nothing is open: {process: what was applied to its
+    graph, and that}."""
     if not applied:
         return []
-    ready = [Ready(group, _ready(group, view), view.epoch) for group, view in applied]
+    ready = [Ready(group, _ready(key, group, view), view.epoch) for key, (group, view) in applied.items() if view.ready]
     claimed = take([one for one in ready if one.actors]) if take is not None else ()
     taken = {one.id for one in claimed}
     enqueue(resources, [key for one in ready for key in one.actors if key not in taken])
-    complete = [(group, view) for group, view in applied if view.complete]
+    complete = {key: (group, view) for key, (group, view) in applied.items() if view.complete}
     over = _finish(resources, complete) if complete else {}
     return [
-        Effect(group, came_of, size=0 if view.complete else view.size, complete=_process_of(group) in over)
-        for group, view in applied
+        Effect(group, came_of, size=0 if view.complete else view.size, complete=key in over)
+        for key, (group, view) in applied.items()
     ]
 
 
-def _ready(group: Group, view: GraphView) -> dict[str, str]:
+def _ready(process_id: str, group: Group, view: GraphView) -> dict[str, str]:
     """{ready decision: its actor}, as those say that it waited for, or that scheduled it. Not what has ended by now:
     but what was claimed on the spot is, in case a failover took that claim back; the guard tells."""
     ended_now, actors = {ended.task.task_id for ended in group}, dict[str, str]()
     for ended in group:
         actors |= ended.task.dependents
         actors |= {child.id: child.actor for child in ended.decision.children}
-    process_id = _process_of(group)
     return {record_id(process_id, task): actors[task] for task in view.ready if task not in ended_now}
 
 
-def _finish(resources: Resources, complete: Sequence[tuple[Group, GraphView]]) -> dict[str, bool]:
+def _finish(resources: Resources, complete: Mapping[str, tuple[Group, GraphView]]) -> dict[str, bool]:
     """Finish processes whose graphs have nothing open, unless they lack tasks that there are: somebody spoilt such a
     graph, and the end of its process would hide them."""
-    doubtful = {_process_of(group): view.finished for group, view in complete if not _are_all(group)}
+    doubtful = {key: view.finished for key, (group, view) in complete.items() if not _are_all(group)}
     counts = resources.store.decisions.counts(list(doubtful))
     lacking = {key for key, finished in doubtful.items() if counts[key] > finished and not is_whole(resources, key)}
     wanted = {
-        _process_of(group): (view.epoch, _known_values(group))
-        for group, view in complete
-        if _process_of(group) not in lacking
+        key: Complete(view.epoch, _known_values(group), _type_of(group) if key not in doubtful else None)
+        for key, (group, view) in complete.items()
+        if key not in lacking
     }
     return finish_processes(resources, wanted) if wanted else {}
 
@@ -188,6 +189,13 @@ def _are_all(group: Group) -> bool:
     scheduled = {child.id for ended in group for child in ended.decision.children}
     scheduled |= {ended.task.task_id for ended in group if ended.task.parent is None}
     return scheduled == {ended.task.task_id for ended in group}
+
+
+def _type_of(group: Group) -> str | None:
+    """The process type, which is the start task's actor; None where something was done before."""
+    if any(ended.decision.restarts for ended in group):
+        return None
+    return next((ended.decision.actor for ended in group if ended.task.parent is None), None)
 
 
 def _known_values(group: Group) -> dict[str, Outcome]:
@@ -215,13 +223,13 @@ def _apply_finished(resources: Resources, group: Group, take: Take | None) -> li
     if away and _is_over(resources, group):
         return [Effect(group, Applied.STALE)]
     if views:
-        return _go_on(resources, [(group, views[process_id])], take)
+        return _go_on(resources, {process_id: (group, views[process_id])}, take)
     before, finished = Applied.RESTORED if missing else Applied.BEFORE, [_finished(one) for one in group]
     view = resources.store.graphs.view(process_id, finished)
     if len(group) == 1:
         return _apply_unknown(resources, group, view, take, before)
     if view is not None and view.epoch == epoch and view.applied:
-        return _go_on(resources, [(group, view)], take, before)
+        return _go_on(resources, {process_id: (group, view)}, take, before)
     return [effect for some in _apart(resources, group) for effect in _apply_finished(resources, some, take)]
 
 
@@ -259,7 +267,7 @@ def _apply_unknown(
     if view.epoch < ended.decision.epoch or not view.applied:
         resources.store.decisions.apply_later(ended.decision.id, resources.settings.apply_timeout)
         return [Effect(group, Applied.NOT_YET)]
-    return _go_on(resources, [(group, view)], take, applied)
+    return _go_on(resources, {process_id: (group, view)}, take, applied)
 
 
 def _outgrown(resources: Resources, group: Group) -> Effect:

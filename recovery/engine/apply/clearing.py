@@ -31,19 +31,13 @@ class _Entry:
     """A decision that was applied, or that is `stale`: there was nothing to apply it to."""
 
     id: str
+    process_id: str
+    task: str
     epoch: int
     restarts: int | None
     stale: bool
     until: float
     """From when on others apply it again."""
-
-    @property
-    def process_id(self) -> str:
-        return split_record_id(self.id)[0]
-
-    @property
-    def task(self) -> str:
-        return split_record_id(self.id)[1]
 
 
 class Clearing:
@@ -61,8 +55,9 @@ class Clearing:
         with self._lock:
             if effect.applied is not Applied.NOT_YET:
                 stale, until = effect.applied is Applied.STALE, time.monotonic() + self._patience
-                for decision in (ended.decision for ended in effect.group):
-                    self._entries[decision.id] = _Entry(decision.id, decision.epoch, decision.restarts, stale, until)
+                for one in (ended.decision for ended in effect.group):
+                    names = split_record_id(one.id)
+                    self._entries[one.id] = _Entry(one.id, *names, one.epoch, one.restarts, stale, until)
             if effect.complete:
                 self._complete.append(effect.group[0].process_id)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from recovery import tracing
 from recovery.engine.actors.resolve import NotReady, gather, text_size, values_of
@@ -17,7 +18,7 @@ from recovery.engine.resources import Resources
 from recovery.errors import DamagedRecord, TooLarge
 from recovery.metrics import counting
 from recovery.records import ErrorInfo, Outcome, Process, ProcessState, values
-from recovery.records.ids import record_id, split_record_id
+from recovery.records.ids import START_TASK, is_process_id, record_id, split_record_id, started_at
 from recovery.store import portions
 
 Known = Mapping[str, Outcome]
@@ -29,14 +30,34 @@ _TOO_DEEP = ErrorInfo(
 )
 TOGETHER_BYTES = 1024 * 1024
 """Of results that are written by one update; a larger one is written by itself."""
+SMALL = 4096
+"""Bytes of a result that fits into its process's record, whatever arguments are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """A process of which nothing is open: its epoch, and what is known of it."""
+
+    epoch: int
+    known: Known = field(default_factory=dict)
+    type: str | None = None
+    """If it is known that these are all of its tasks, and that none of them was done before."""
+
+    @property
+    def plain(self) -> str | None:
+        """The start task's value as it was accepted just now, if it promises nothing: that is the result."""
+        outcome = self.known.get(START_TASK)
+        if outcome is None or outcome.error is not None or outcome.waits:
+            return None
+        return outcome.value
 
 
 def finish_process(resources: Resources, process_id: str, epoch: int) -> bool | None:
     """`finish_processes` of one: whether it has ended by this, or None."""
-    return finish_processes(resources, {process_id: (epoch, {})}).get(process_id)
+    return finish_processes(resources, {process_id: Complete(epoch)}).get(process_id)
 
 
-def finish_processes(resources: Resources, complete: Mapping[str, tuple[int, Known]]) -> dict[str, bool]:
+def finish_processes(resources: Resources, complete: Mapping[str, Complete]) -> dict[str, bool]:
     """running → finished with the start task's value, for processes of which nothing is open.
 
     A process breaks instead where its value, with all that it promises, is more than one record holds: each part could
@@ -45,16 +66,16 @@ def finish_processes(resources: Resources, complete: Mapping[str, tuple[int, Kno
 
     Args:
         resources: Connections.
-        complete: {process: (its epoch, outcomes that are known)}.
+        complete: {process: what is known of it}.
 
     Returns:
         {process: whether it has ended by this; False if it had ended before}. Not among them is one that is not there
         in this epoch, was reopened just now, or can't be read.
     """
-    over: dict[str, bool] = {}
+    over = _finish_unread(resources, complete)
     running: dict[str, tuple[Process, int]] = {}
-    for key, (process, arguments) in resources.store.processes.ending(complete).items():
-        if process.epoch != complete[key][0]:
+    for key, (process, arguments) in resources.store.processes.ending(complete.keys() - over).items():
+        if process.epoch != complete[key].epoch:
             continue
         if process.state is ProcessState.RUNNING:
             running[key] = process, arguments
@@ -64,7 +85,10 @@ def finish_processes(resources: Resources, complete: Mapping[str, tuple[int, Kno
     known = _known_values(resources, complete, [process for process, _ in running.values()])
     for key, (process, arguments) in running.items():
         try:
-            result = _result(resources, process, values.MAX_BYTES - arguments, known[key])
+            most = values.MAX_BYTES - arguments
+            plain = complete[key].plain
+            fits = plain is not None and len(plain.encode()) <= most
+            result = plain if plain is not None and fits else _result(resources, process, most, known[key])
         except NotReady as error:
             tell(key, error)
         else:
@@ -75,6 +99,20 @@ def finish_processes(resources: Resources, complete: Mapping[str, tuple[int, Kno
     for some in portions({key: len(text) for key, text in results.items()}, TOGETHER_BYTES):
         over |= _finish(resources, {key: results[key] for key in some}, [running[key][0] for key in some])
     return over
+
+
+def _finish_unread(resources: Resources, complete: Mapping[str, Complete]) -> dict[str, bool]:
+    """The same of those of several of which all is known: by one update, without a look at them."""
+    plain = {
+        key: (one.type, one.plain)
+        for key, one in complete.items()
+        if one.type is not None and one.epoch == 0 and one.plain is not None and is_process_id(key)
+    }
+    results = {key: text for key, (_, text) in plain.items() if len(text.encode()) <= SMALL}
+    if len(results) < 2:
+        return {}
+    made = [Process(id=key, type=plain[key][0], args="", started_at=started_at(key)) for key in results]
+    return _finish(resources, results, made)
 
 
 def _finish(resources: Resources, results: Mapping[str, str], processes: Iterable[Process]) -> dict[str, bool]:
@@ -94,11 +132,11 @@ def _finish(resources: Resources, results: Mapping[str, str], processes: Iterabl
 
 
 def _known_values(
-    resources: Resources, complete: Mapping[str, tuple[int, Known]], running: Iterable[Process]
+    resources: Resources, complete: Mapping[str, Complete], running: Iterable[Process]
 ) -> dict[str, dict[str, Outcome]]:
     """{process: the outcomes that its result is made of}, as far as they are known, or can be read for all at once."""
     starts = {process.id: process.start_task for process in running}
-    known = {key: dict(complete[key][1]) for key in starts}
+    known = {key: dict(complete[key].known) for key in starts}
     if len(starts) > 1:  # one reads by itself what it needs, by as few queries
         _read_all(resources, known, {key: [start] for key, start in starts.items()})
         _read_all(resources, known, {key: known[key][one].waits for key, one in starts.items() if one in known[key]})

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from recovery.engine.apply.complete import finish_processes
+from recovery.engine.apply.complete import Complete, finish_processes
 from recovery.engine.end.fencing import withdraw_graphs
 from recovery.engine.isolation import tell
 from recovery.engine.resources import Resources
@@ -82,7 +82,7 @@ def _go_on(resources: Resources, graphs: Sequence[Graph], processes: Mapping[str
     ready = [record_id(graph.id, task) for graph in graphs for task in graph.not_finished if graph.is_ready(task)]
     enqueue(resources, ready)
     complete = [graph.id for graph in graphs if not graph.not_finished]
-    over = finish_processes(resources, {key: (processes[key].epoch, {}) for key in complete})
+    over = finish_processes(resources, {key: Complete(processes[key].epoch) for key in complete})
     resources.store.clear_graph_deadlines(list(over))
 
 
@@ -91,7 +91,7 @@ def finish_whole(resources: Resources, epochs: Mapping[str, int]) -> dict[str, b
     One that has not is made anew and gone on from, or looked at soon."""
     store, counts = resources.store, resources.store.decisions.counts(list(epochs))
     whole = [k for k in epochs if counts[k] <= store.graphs.finished(k) or is_whole(resources, k)]
-    return finish_processes(resources, {key: (epochs[key], {}) for key in whole})
+    return finish_processes(resources, {key: Complete(epochs[key]) for key in whole})
 
 
 def is_whole(resources: Resources, process_id: str) -> bool:
