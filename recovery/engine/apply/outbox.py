@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 
 from recovery import tracing
 from recovery.engine.apply.apply import Effect, Group, Take, apply, apply_together
-from recovery.engine.apply.clearing import Clearing
+from recovery.engine.apply.clearing import PAUSE, Clearing
 from recovery.engine.apply.large_graphs import PAGE, LargeGraphs
 from recovery.engine.isolation import in_a_line, is_of_servers, tell
 from recovery.engine.resources import Resources
@@ -144,6 +144,8 @@ class Outbox:
                     self._apply(one, take)
                 except Exception as error:
                     failed.append(error)
+        if self._clearing.next_due <= time.monotonic():
+            self._clear()
         if failed:
             raise failed[0]
 
@@ -195,7 +197,7 @@ class Outbox:
             if effect.size or effect.complete:
                 self._large.note(effect.group[0].process_id, effect.size)
             self._clearing.note(effect)
-        self._wake_for(self._clearing.next_due)
+        self._wake_for(self._clearing.next_due + PAUSE)  # whoever applies something before sees to it
 
     def _step(self) -> float | None:
         """Apply what is due; seconds until something is due again, None if nothing waits."""
@@ -206,8 +208,6 @@ class Outbox:
                 self._apply_groups(due)
             finally:
                 self._large.go_on()
-                if self._clearing.next_due <= time.monotonic():
-                    self._clear()
         return self._pause()
 
     def _tell(self, error: Exception) -> float | None:
@@ -221,7 +221,7 @@ class Outbox:
         self._wakes_at = NEVER  # until it is known: whoever has something due meanwhile wakes the thread
         with self._lock:
             due = min((one.due for one in self._waiting.values()), default=NEVER)
-        self._wakes_at = due = min(due, self._large.next_due, self._clearing.next_due)
+        self._wakes_at = due = min(due, self._large.next_due, self._clearing.next_due + PAUSE)
         return None if due == NEVER else max(0.0, due - time.monotonic())
 
     def _wake_for(self, due: float) -> None:
