@@ -14,7 +14,8 @@ from recovery.records import Process
 from tests.waiting import wait_until
 from tests.world import World
 
-FOR_EVER = 600.0
+GATHERED_FOR = 1.0
+"""Seconds, instead of some milliseconds."""
 
 
 class Rounds:
@@ -48,7 +49,7 @@ def order(world: World) -> Any:
 @pytest.fixture
 def rounds(world: World) -> Iterator[Rounds]:
     rounds = Rounds()
-    with patch.object(registrar, "register_all", rounds), patch.object(registrar, "GATHERED_FOR", FOR_EVER):
+    with patch.object(registrar, "register_all", rounds):
         try:
             yield rounds
         finally:
@@ -65,6 +66,7 @@ def test_one_alone_waits_for_no_other(world: World, order: Any, rounds: Rounds) 
 
 
 def test_more_of_them_wait_for_each_other(world: World, order: Any, rounds: Rounds) -> None:
+    world.app.registrar._thread._apart = GATHERED_FOR
     world.app.start(order, 0)
     wait_until(lambda: rounds.sizes == [1], 10, "the first round")
     for number in (1, 2):
@@ -73,7 +75,7 @@ def test_more_of_them_wait_for_each_other(world: World, order: Any, rounds: Roun
     rounds.ended(world)
     world.app.start(order, 3)
     assert rounds.sizes == [1]
-    assert world.app.registrar.wait(10), "who waits for them makes them hurry"
+    assert world.app.registrar.wait(10)
     assert rounds.sizes == [1, 3]
     assert world.counts()["decisions"] == 4
 

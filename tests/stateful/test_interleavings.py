@@ -122,7 +122,7 @@ def test_a_page_full_of_what_still_waits_lets_no_other_starve(cluster: Cluster) 
 
 def test_a_heartbeat_is_before_the_requeue(cluster: Cluster) -> None:
     program = start(cluster, node(beats=True))
-    worker = working(cluster, "before Decisions.extend", "after Decisions.extend")
+    worker = working(cluster, "before DecisionDeadlines.extend", "after DecisionDeadlines.extend")
     cluster.passing.pass_by(WORK + 1)
     scanner = begun(lambda: scan(cluster), "before Requeues.timed_out")
     assert not worker.go(), "the heartbeat is told"
@@ -135,7 +135,7 @@ def test_a_heartbeat_is_before_the_requeue(cluster: Cluster) -> None:
 def test_a_heartbeat_is_after_the_requeue(cluster: Cluster) -> None:
     """It changes nothing, and tells the attempt to stop."""
     program = start(cluster, node(beats=True))
-    worker = working(cluster, "before Decisions.extend")
+    worker = working(cluster, "before DecisionDeadlines.extend")
     cluster.passing.pass_by(WORK + 1)
     assert scan(cluster).repaired == {Rule.WORK_TIMEOUT: 1}
     before = decision(cluster)
