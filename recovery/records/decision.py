@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import ClassVar
+from enum import IntEnum
+from functools import cache
+from typing import Any, ClassVar
 
 from recovery.records import ids
+from recovery.records.codec import field_name
 from recovery.records.names import ActorName
 from recovery.records.record import OfTask, Record
 from recovery.records.states import DecisionState
@@ -131,6 +134,22 @@ class Refused(Record):
     """One for each version that refused the task; the version that refused it last is the last."""
 
 
+class Until(IntEnum):
+    """How long what a field of a decision says holds. What ends later forgets what ends sooner as well."""
+
+    NEXT_ATTEMPT = 1
+    """Until the task is queued again."""
+    NEXT_LIFE = 2
+    """Until an operator restarts it."""
+    NEXT_EPOCH = 3
+    """Until it is done again."""
+
+
+def lasts(until: Until, default: Any = None) -> Any:
+    """A field whose value is its default again from then on."""
+    return field(default=default, metadata={"until": until})
+
+
 # Without slots: a thousand are read at once, and the codec makes one with the few fields that it has (`from_document`).
 @dataclass(frozen=True, kw_only=True)
 class Decision(OfTask):
@@ -142,21 +161,21 @@ class Decision(OfTask):
     actor: ActorName
     state: DecisionState = DecisionState.WAITING
     epoch: ids.Epoch = 0
-    pass_key: str | None = None
-    attempts: int = 0
-    timeouts: int = 0
-    losses: int | None = None
+    pass_key: str | None = lasts(Until.NEXT_EPOCH)
+    attempts: int = lasts(Until.NEXT_EPOCH, 0)
+    timeouts: int = lasts(Until.NEXT_LIFE, 0)
+    losses: int | None = lasts(Until.NEXT_EPOCH)
     """How often its message was lost and it was queued again for that; absent if never."""
-    lost_attempt: LostAttempt | None = None
+    lost_attempt: LostAttempt | None = lasts(Until.NEXT_LIFE)
     """The last one of which that is known; absent mostly. Of a machine that is gone nobody knows."""
-    in_batch: bool | None = None
+    in_batch: bool | None = lasts(Until.NEXT_ATTEMPT)
     """Claimed with others, to be run one after the other: while it is working, whether it has begun is not known."""
     fresh: bool | None = None
     """Made by a start, and never claimed: whoever queues it has to know that its process is there, or removes it."""
-    alone: bool | None = None
+    alone: bool | None = lasts(Until.NEXT_LIFE)
     """Its holder was lost with a batch of which it was a part, and nobody knows which of them ran: from then on it is
     claimed by itself, so that it is known the next time."""
-    restarts: int | None = None
+    restarts: int | None = lasts(Until.NEXT_EPOCH)
     """How often an operator restarted the task; absent if never. What was decided before the last time is stale."""
     fallible: bool | None = None
     """The task's, and not in `call`: of a large task too it must be known whether its error breaks the process."""
@@ -164,26 +183,26 @@ class Decision(OfTask):
     eta: datetime | None = None
     """Not before this moment: as it was scheduled, or until its next retry."""
     delay: float | None = None
-    enqueued_at: datetime | None = None
+    enqueued_at: datetime | None = lasts(Until.NEXT_EPOCH)
     """When it was first queued: what its task_timeout counts from. `queued_at` is when it was last."""
-    queued_at: datetime | None = None
-    claimed_at: datetime | None = None
+    queued_at: datetime | None = lasts(Until.NEXT_EPOCH)
+    claimed_at: datetime | None = lasts(Until.NEXT_EPOCH)
     pinned_to: str | None = None
     """The version of the application that alone runs it, or one that declares itself compatible; absent if any may."""
-    worker: str | None = None
-    version: str | None = None
+    worker: str | None = lasts(Until.NEXT_ATTEMPT)
+    version: str | None = lasts(Until.NEXT_EPOCH)
     """The version of the application that ran the last attempt, or the one whose result was accepted. Absent of
     versions of the library that did not record it."""
-    retry: RetryState | None = None
+    retry: RetryState | None = lasts(Until.NEXT_LIFE)
     """Absent until it is tried again for an error."""
-    refused: Refused | None = None
+    refused: Refused | None = lasts(Until.NEXT_LIFE)
     """Absent unless a worker's code did not accept its call. `waits_for_newer_worker` says whether it still waits."""
-    outcome: Outcome | None = None
-    children: tuple[Child, ...] = ()
+    outcome: Outcome | None = lasts(Until.NEXT_LIFE)
+    children: tuple[Child, ...] = lasts(Until.NEXT_LIFE, ())
     trace: Trace | None = None
     """The span that its attempts come under: of the attempt that scheduled it, or of its process's start. Absent where
     nobody traces."""
-    recovery_time: datetime | None = None
+    recovery_time: datetime | None = lasts(Until.NEXT_EPOCH)
     paced_to: datetime | None = None
     """The deadline that its actor's pace has set, while it stands: it has its turn then, and is not to be looked at
     sooner."""
@@ -237,3 +256,19 @@ class Decision(OfTask):
     def failed(self) -> bool:
         """Whether it ended with an error that breaks its process: a fallible task's is its value."""
         return self.outcome is not None and self.outcome.error is not None and not self.fallible
+
+
+@cache
+def forgotten(until: Until) -> tuple[str, ...]:
+    """Return the stored names of what a decision no longer has from then on; see `reset` for its counts."""
+    return tuple(field_name(one.name) for one in _ending(until) if one.default is None or one.default == ())
+
+
+@cache
+def reset(until: Until) -> dict[str, int]:
+    """Return the counts that begin anew then, by their stored names."""
+    return {field_name(one.name): one.default for one in _ending(until) if isinstance(one.default, int)}
+
+
+def _ending(until: Until) -> list[Any]:
+    return [one for one in fields(Decision) if one.metadata.get("until", until + 1) <= until]

@@ -12,6 +12,8 @@ from recovery.records import (
     Refused,
     RetryState,
     TaskLimit,
+    Until,
+    forgotten,
     from_document,
     to_document,
 )
@@ -102,7 +104,7 @@ def retried_later(
         fields["retry"] = literal(to_document(retry))
     # Not past the end of its time: it is looked at then, and ends.
     fields["recoveryTime"] = due if limit is None else {"$min": [due, task_end(limit.seconds)]}
-    return guard, [{"$set": fields}, {"$unset": ["worker", "delay", "inBatch"]}]
+    return guard, [{"$set": fields}, {"$unset": ["delay", *forgotten(Until.NEXT_ATTEMPT)]}]
 
 
 def given_back_refused(

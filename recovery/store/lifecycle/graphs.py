@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pymongo import UpdateMany, UpdateOne
+from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError
 
 from recovery.records import Graph, from_document, to_document
@@ -23,7 +23,7 @@ from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal
 from recovery.store.lifecycle.graph_recovery import IDLE, TOUCHED, GraphRecovery
 from recovery.store.lifecycle.tasks import there_already
-from recovery.store.splitting import find_keys, is_of_record
+from recovery.store.splitting import find_keys, is_of_record, update_each
 
 FEW = 64
 """Tasks of which it is asked one by one whether they are ready."""
@@ -107,8 +107,7 @@ class Graphs(GraphRecovery):
             RecordTooLarge: The only graph among these outgrows its record.
         """
         if len(ended) > 1:
-            self._apply_many(ended)
-            return self._applied(ended)
+            return self._apply_many(ended)
         ((process_id, (epoch, finished)),) = ended.items()
         candidates = _candidates_of(finished)
         found = self._current.find_one_and_update(
@@ -119,28 +118,39 @@ class Graphs(GraphRecovery):
         )
         return {process_id: _decode_view(found, candidates)} if found else {}
 
-    def _apply_many(self, ended: Mapping[str, tuple[int, Sequence[Finished]]]) -> None:
-        # Graphs of processes of one task are all changed in the same way: one update for them is a third as dear.
+    def _apply_many(self, ended: Mapping[str, tuple[int, Sequence[Finished]]]) -> dict[str, GraphView]:
+        views = self._apply_last(ended)
+        left = {process_id: what for process_id, what in ended.items() if process_id not in views}
+        updates = [
+            UpdateOne({"_id": process_id, **_all_open(epoch, finished)}, _apply_stages(finished))
+            for process_id, (epoch, finished) in left.items()
+        ]
+        try:
+            if updates:
+                self._current.bulk_write(updates, ordered=False)
+        except BulkWriteError as error:
+            if not is_of_record(error):
+                raise  # else by itself it is told why
+        return views | self._applied(left)
+
+    def _apply_last(self, ended: Mapping[str, tuple[int, Sequence[Finished]]]) -> dict[str, GraphView]:
+        """The same of graphs that are changed alike, and of which nothing else is open: such as those of processes of
+        one task. One update takes a third of the time of one for each, and what comes of it need not be read."""
         alike: dict[str, list[str]] = defaultdict(list)
         for process_id, what in ended.items():
             alike[repr(what)].append(process_id)
-        updates: list[UpdateOne | UpdateMany] = []
+        views: dict[str, GraphView] = {}
         for ids in alike.values():
             epoch, finished = ended[ids[0]]
-            guard, stages = _all_open(epoch, finished), _apply_stages(finished)
-            if len(ids) == 1:
-                updates.append(UpdateOne({"_id": ids[0], **guard}, stages))
-            else:
-                updates.append(UpdateMany({"_id": {"$in": ids}, **guard}, stages, hint="_id_"))
-        try:
-            self._current.bulk_write(updates, ordered=False)
-        except BulkWriteError as error:
-            if not is_of_record(error):
-                raise
-            if len(updates) < len(ended):  # of those that are alike some are not written
-                for some in ended.items():
-                    self._apply_many(dict([some]))
-            # By itself it is told why.
+            if len(ids) == 1 or _candidates_of(finished):
+                continue
+            open_tasks = {"$size": {"$objectToArray": "$notFinished"}}
+            guard = {**_all_open(epoch, finished), "$expr": {"$eq": [open_tasks, len(finished)]}}
+            written = update_each(self._current, ids, guard, _apply_stages(finished))
+            if written.whole and written.count == len(ids):
+                over = GraphView(epoch, True, True, (), complete=True, finished=len(finished), size=0)
+                views |= dict.fromkeys(ids, over)
+        return views
 
     def _applied(self, ended: Mapping[str, tuple[int, Sequence[Finished]]]) -> dict[str, GraphView]:
         small = {"$expr": {"$lte": [{"$bsonSize": "$$ROOT"}, SMALL]}}

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from pymongo.collection import Collection
 from pymongo.errors import OperationFailure
 
-from recovery.records import Decision
+from recovery.records import Decision, Until, forgotten
 from recovery.records.ids import HOLDER_END
 from recovery.store.client import Document
 from recovery.store.concerns import current
@@ -224,7 +224,9 @@ class Requeues:
             fields["timeouts"] = {"$add": [number_of("$timeouts"), {"$cond": [in_batch, 0, 1]}]}
             fields["alone"] = {"$cond": [in_batch, True, "$alone"]}
         guard = {**batch.guard, **OVERDUE} if batch.overdue else batch.guard
-        return self._change(guard, [{"$set": fields}, {"$unset": ["worker", "inBatch"]}], ids, batch.pass_key, first)
+        return self._change(
+            guard, [{"$set": fields}, {"$unset": list(forgotten(Until.NEXT_ATTEMPT))}], ids, batch.pass_key, first
+        )
 
     def _change(
         self, guard: Document, stages: list[Document], ids: Sequence[str], pass_key: str, first: bool

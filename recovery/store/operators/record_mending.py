@@ -14,7 +14,17 @@ from typing import Any
 from pymongo.database import Database
 
 from recovery.errors import DamagedRecord
-from recovery.records import Decision, DecisionState, Outcome, Process, ProcessState, Record, from_document
+from recovery.records import (
+    Decision,
+    DecisionState,
+    Outcome,
+    Process,
+    ProcessState,
+    Record,
+    Until,
+    forgotten,
+    from_document,
+)
 from recovery.records.ids import started_at
 from recovery.store import definitions, schema
 from recovery.store.client import Document
@@ -134,7 +144,7 @@ class Mending:
 
     def put_back(self, damage: DamagedRecord, document: Document) -> bool:
         """finished, with no outcome that can be read → waiting: it is queued again by its graph, where it is open."""
-        gone = ["outcome", "children", "pass", "worker", "recoveryTime", "queuedAt"]
+        gone = [*forgotten(Until.NEXT_LIFE), "pass", "recoveryTime", "queuedAt"]
         stages: list[Document] = [{"$set": {"state": DecisionState.WAITING.value}}, {"$unset": gone}]
         return self._changed(damage, document, stages)
 

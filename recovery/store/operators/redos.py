@@ -14,7 +14,20 @@ from dataclasses import replace
 from pymongo.database import Database
 
 from recovery.errors import DamagedRecord
-from recovery.records import Decision, DecisionState, Graph, Life, Process, ProcessState, Record, Task, to_document
+from recovery.records import (
+    Decision,
+    DecisionState,
+    Graph,
+    Life,
+    Process,
+    ProcessState,
+    Record,
+    Task,
+    Until,
+    forgotten,
+    reset,
+    to_document,
+)
 from recovery.records.ids import record_id, split_record_id
 from recovery.rules import Link
 from recovery.store import schema
@@ -31,10 +44,8 @@ BATCH = 1000
 FINISHED = DecisionState.FINISHED.value
 
 _LINKS = {"children._id": True, "children.deps": True, "outcome.waits": True}
-_PUT_BACK = (
-    *("pass", "outcome", "worker", "claimedAt", "recoveryTime", "enqueuedAt", "queuedAt", "lostAttempt", "losses"),
-    *("retry", "refused", "restarts", "inBatch", "alone", "version"),
-)
+_PUT_BACK = [name for name in forgotten(Until.NEXT_EPOCH) if name != "children"]
+"""What it had scheduled stays: whoever carries out the redo has to know it."""
 
 
 @translated
@@ -132,10 +143,10 @@ class Redos:
     def put_back(self, process_id: str, epoch: int, tasks: Collection[str]) -> int:
         """Whatever their state → waiting in this epoch. What they had scheduled stays with them: somebody else who
         carries this out has to know it. An eta that was a retry's or a refusal's is gone."""
-        fields = {"state": DecisionState.WAITING.value, "epoch": epoch, "attempts": 0, "timeouts": 0}
+        fields = {"state": DecisionState.WAITING.value, "epoch": epoch, **reset(Until.NEXT_EPOCH)}
         as_scheduled = {"$and": [{"$eq": [{"$type": f"${name}"}, "missing"]} for name in ("retry", "refused")]}
         eta = {"eta": {"$cond": [as_scheduled, "$eta", "$$REMOVE"]}}
-        stages: list[Document] = [{"$set": eta}, {"$set": fields}, {"$unset": list(_PUT_BACK)}]
+        stages: list[Document] = [{"$set": eta}, {"$set": fields}, {"$unset": _PUT_BACK}]
         return self._each(process_id, epoch, tasks, stages)
 
     def drop(self, process_id: str, epoch: int, tasks: Sequence[str]) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pymongo import UpdateOne
 from pymongo.database import Database
 
-from recovery.records import Process, ProcessState
+from recovery.records import Process, ProcessState, Until, forgotten, reset
 from recovery.records.ids import split_record_id
 from recovery.store import schema
 from recovery.store.client import Document
@@ -84,9 +84,9 @@ class RestartUpdates:
                 "queuedAt": "$$NOW",
                 "recoveryTime": after(self._message_timeout),
                 "restarts": restarts + 1,
-                "timeouts": 0,
+                **reset(Until.NEXT_LIFE),
             }
-            gone = ["outcome", "worker", "children", "lostAttempt", "retry", "refused", "alone"]
+            gone = list(forgotten(Until.NEXT_LIFE))
             sooner = {"recoveryTime": {"$min": ["$recoveryTime", task_end_by_actor(timeouts)]}}
             stages: list[Document] = [{"$set": fields}, {"$unset": gone}, *([{"$set": sooner}] if timeouts else [])]
             self._decisions.update_many({**broken, **same}, stages)
