@@ -178,7 +178,9 @@ class Lifeline:
             self._follow_up(paused, neighbours)
         except StoreError as error:
             if written:
-                self._said.warning("what follows a heartbeat was not done (%s); with the next one", error)
+                # An outage that begins here has its line by the next heartbeat.
+                say = log.debug if isinstance(error, StoreUnavailable) else self._said.warning
+                say("what follows a heartbeat was not done (%s); with the next one", error)
             else:
                 # One line when it begins, and one for each other kind of cause: `_log_return` says when it is over.
                 kind = StoreUnavailable if isinstance(error, StoreUnavailable) else type(error)
