@@ -83,11 +83,12 @@ class Outbox:
                 self._add(one, now)
             if take is not None or not has_thread:
                 due = self._pop(now if has_thread else NEVER, keys)
-            elif sum(one.due <= now for one in self._waiting.values()) > TOGETHER:
+            elif len(self._waiting) > TOGETHER and sum(one.due <= now for one in self._waiting.values()) > TOGETHER:
                 due = self._pop(now)
             else:
                 due = []
-            next_due = min((one.due for one in self._waiting.values()), default=NEVER)
+            # What else waits has woken the thread before.
+            next_due = min((self._waiting[key].due for key in keys if key in self._waiting), default=NEVER)
         self._wake_for(next_due)
         self._apply_groups(due, take)
 
