@@ -56,7 +56,7 @@ def through_outage(resources: Resources, step: Callable[[], T], seconds: float, 
         nonlocal is_last
         is_last = time.monotonic() >= until
         server = breaker(resources.settings.mongo_uri)
-        if not is_last and resources.store.decisions.is_away():
+        if not is_last and resources.store.is_away():
             server.note_away()
         return guarded(step, server, by_driver, always=is_last)
 

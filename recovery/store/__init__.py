@@ -283,6 +283,16 @@ class Store:
             weights = {key: sizes[key] // TASK_BYTES if key in sizes else counts[key] for key in page}
             yield from portions(weights, PORTION_TASKS)
 
+    def is_away(self) -> bool:
+        """Whether the driver saw no primary when it looked last, and found a member broken. Asks nobody: who has not
+        asked yet knows nothing, and while members elect one they are there."""
+        seen = self._database.client.topology_description
+        if seen.topology_type_name == "ReplicaSetWithPrimary":  # ten times as fast as what follows
+            return False
+        return not seen.has_writable_server() and any(
+            server.error is not None for server in seen.server_descriptions().values()
+        )
+
     def now(self) -> datetime:
         """The database's time: what deadlines are compared with."""
         return self._clock.now()

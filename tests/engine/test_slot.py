@@ -350,7 +350,7 @@ def test_what_a_slot_can_not_run_is_noted_and_given_back_uncounted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until it was claimed too often: it may be to blame itself, and has to end."""
-    monkeypatch.setattr("recovery.engine.run.place.MAX_UNCOUNTED", 1)
+    monkeypatch.setattr("recovery.engine.run.trying.MAX_UNCOUNTED", 1)
     decision_id, (_, pass_key) = start(world, lambda: 1)
     host = Noting()
     place = Slot(world.app.resources, world.app.outbox, world.app.actors, "w#1", host)

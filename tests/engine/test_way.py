@@ -16,7 +16,7 @@ from tests.docs.architecture import PAGE
 from tests.faults import threads_held
 from tests.world import World, arguments
 
-MOST = 32
+MOST = 30
 """Modules of these rooms that one task passes: what somebody reads who wants to know how a task is run."""
 ROOMS = ("engine", "store", "queue")
 

@@ -22,9 +22,8 @@ from recovery.engine.isolation import in_a_line, is_of_servers, tell
 from recovery.engine.outages import through_outage
 from recovery.engine.run.hand import Hand, Watch
 from recovery.engine.run.pace import Pace
-from recovery.engine.run.place import Place
 from recovery.engine.run.taking import Taking
-from recovery.engine.run.trying import Result, Tried, stale_results
+from recovery.engine.run.trying import Place, Result, Tried, stale_results
 from recovery.engine.steps import ClaimedTask, Ended
 from recovery.errors import StoreError
 from recovery.records import Decision

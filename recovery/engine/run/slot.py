@@ -33,8 +33,7 @@ from recovery.engine.resources import Resources
 from recovery.engine.run.batch import Batch
 from recovery.engine.run.hand import Watch
 from recovery.engine.run.pace import Pace
-from recovery.engine.run.place import Place
-from recovery.engine.run.trying import Result
+from recovery.engine.run.trying import Place, Result
 from recovery.engine.steps import put_back, requeue_unrun
 from recovery.errors import DamagedRecord, StoreError, StoreUnavailable
 from recovery.queue import MessageId

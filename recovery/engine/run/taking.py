@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from recovery.engine.apply.apply import Ready
-from recovery.engine.run.place import Place
+from recovery.engine.run.trying import Place
 from recovery.engine.steps import ClaimedTask, Ended, requeue_unrun
 from recovery.errors import StoreError
 from recovery.records import Decision

@@ -99,16 +99,6 @@ class DecisionDeadlines(DecisionQueries):
         if ran:
             self._current.update_one({**held, "_id": ran}, {"$unset": {"inBatch": ""}})
 
-    def is_away(self) -> bool:
-        """Whether the driver saw no primary when it looked last, and found a member broken. Asks nobody: who has not
-        asked yet knows nothing, and while members elect one they are there."""
-        seen = self._current.database.client.topology_description
-        if seen.topology_type_name == "ReplicaSetWithPrimary":  # ten times as fast as what follows
-            return False
-        return not seen.has_writable_server() and any(
-            server.error is not None for server in seen.server_descriptions().values()
-        )
-
     def clear_deadlines(self, decision_ids: Sequence[str], epoch: int = 0, restarts: int | None = None) -> int:
         """Take the deadlines off decisions whose effects have reached the graph, unless restarted since, or taken to
         another epoch, whose graph may not know of them."""
