@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from recovery.store.lifecycle.graphs import Finished, Graphs, GraphView
     from recovery.store.lifecycle.markers import Markers
     from recovery.store.lifecycle.preferences import CurrentPreferences
-    from recovery.store.lifecycle.process_queries import Standing
-    from recovery.store.lifecycle.processes import MarkerDue, Processes
+    from recovery.store.lifecycle.process_deadlines import MarkerDue
+    from recovery.store.lifecycle.processes import Processes, Standing
     from recovery.store.lifecycle.queues import Queues
     from recovery.store.lifecycle.requeues import LOSSES_WITHOUT_DELAY, Requeues
     from recovery.store.lifecycle.schedules import Schedules
@@ -105,8 +105,8 @@ __getattr__ = exported(
         "lifecycle.decision_queries": "Held",
         "lifecycle.decisions": "Queued queued",
         "lifecycle.graphs": "Finished GraphView",
-        "lifecycle.process_queries": "Standing",
-        "lifecycle.processes": "MarkerDue",
+        "lifecycle.process_deadlines": "MarkerDue",
+        "lifecycle.processes": "Standing",
         "lifecycle.requeues": "LOSSES_WITHOUT_DELAY",
         "lifecycle.task_deadlines": "LONGEST_WAIT",
         "operators.interruption_records": "Group Selection",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from recovery.limits import LONGEST, SILENCE_FAR_OFF
+from recovery.records import TaskLimit
 from recovery.records.ids import AFTER_SEPARATOR, SEPARATOR
 
 Expression = dict[str, Any]
@@ -103,6 +104,13 @@ def task_end(seconds: float) -> Expression:
     return {"$add": [_FIRST_QUEUED_BY_NOW, round(seconds * 1000)]}
 
 
+def work_deadline(timeout: float, limit: TaskLimit | None) -> Expression:
+    """When an attempt is looked at: a limit that is not forced waits for it to end."""
+    if limit is None or not limit.forced:
+        return after(timeout)
+    return {"$min": [after(timeout), task_end(limit.seconds)]}
+
+
 def task_end_by_actor(seconds: Mapping[str, float]) -> Expression:
     """The same for tasks of many actors, {actor: seconds}; null for an actor that is not among them."""
     names, times = list(seconds), [round(one * 1000) for one in seconds.values()]
@@ -143,6 +151,8 @@ def literals(fields: Mapping[str, Any]) -> Expression:
 
 def by_id(values: Mapping[str, Any]) -> Expression:
     """Of {id: value} the value of the record that is updated; it has to be among them."""
+    if len(values) == 1:
+        return literal(next(iter(values.values())))
     # The server makes a table of a list that never changes: it does not look through it for each record.
     return {"$arrayElemAt": [literal(list(values.values())), {"$indexOfArray": [literal(list(values)), "$_id"]}]}
 

@@ -265,7 +265,7 @@ def test_processes_that_are_broken_together_for_their_time_leave_theirs(world: W
     copying = Copying(world, process_timeout=0.001, break_after_process_timeout=True)
     world.tell()
     started = {copying.start(database): database for database in ("sales", "stock")}
-    fault = [Fault(Kind.DIES_AFTER, 0, "Processes.break_late")] if cut_off else []
+    fault = [Fault(Kind.DIES_AFTER, 0, "ProcessDeadlines.break_late")] if cut_off else []
 
     def broken() -> bool:
         with suppress(Died), under(Plan(*fault)):

@@ -14,7 +14,7 @@ from recovery.records import ProcessState
 from recovery.repair import look_around
 from recovery.rules import Finding, Repair, Rule, judge_process
 from recovery.scan import DecisionScanner, GraphScanner
-from recovery.store.lifecycle.decision_queries import DecisionQueries
+from recovery.store.lifecycle.decisions import Decisions
 from recovery.survey.read import Outline, at_rest
 from tests.failure_map.faults import (
     FAULTS,
@@ -191,13 +191,13 @@ def test_decisions_that_nobody_scheduled_hold_up_no_end(broken: Broken) -> None:
 
 def test_the_end_of_a_single_task_asks_for_nothing_more(world: World) -> None:
     asked: list[str] = []
-    counts = DecisionQueries.counts
+    counts = Decisions.counts
 
-    def counted(self: DecisionQueries, process_ids: list[str]) -> dict[str, int]:
+    def counted(self: Decisions, process_ids: list[str]) -> dict[str, int]:
         asked.extend(process_ids)
         return counts(self, process_ids)
 
-    with patch.object(DecisionQueries, "counts", counted):
+    with patch.object(Decisions, "counts", counted):
         assert world.run(world.app.process("single")(lambda: "done")) == "done"
         assert asked == []
         order = world.start("order", 3)

@@ -243,7 +243,7 @@ STEPS: dict[str, set[str]] = {
     "Graphs.apply": {"apply"},
     "Requeues.enqueue_ready": {"enqueue"},
     "Requeues.timed_out": {"WORK_TIMEOUT"},
-    "Decisions.retry_later": {"retry later"},
+    "UndecidedAttempts.retry_later": {"retry later"},
     "Requeues.enqueue_due": {"DUE"},
     "Processes.finish": {"finish the process, if it is complete"},
     "Processes.break_": {"break the process"},
@@ -366,7 +366,7 @@ def _not_taken(fails: str, by_message: bool) -> set[str]:
     """Steps that such a process does not take if it is not cut off."""
     ends_well = fails not in ("parent", "child")
     unused = {"Requeues.timed_out", "Processes.break_" if ends_well else "Processes.finish"}
-    unused |= set() if fails.endswith("at first") else {"Decisions.retry_later", "Requeues.enqueue_due"}
+    unused |= set() if fails.endswith("at first") else {"UndecidedAttempts.retry_later", "Requeues.enqueue_due"}
     unused |= {"Decisions.claim_ready"} if by_message else {"Requeues.enqueue_ready"}
     if fails == "parent":
         unused |= {"Decisions.insert", "Graphs.apply", "Requeues.enqueue_ready", "Decisions.claim_ready"}

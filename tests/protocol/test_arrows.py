@@ -87,7 +87,9 @@ def test_work_cut_off(world: World, at: str) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("at", ["Decisions.give_back_refused:before", "Decisions.give_back_refused:after"])
+@pytest.mark.parametrize(
+    "at", ["UndecidedAttempts.give_back_refused:before", "UndecidedAttempts.give_back_refused:after"]
+)
 def test_a_refusal_cut_off(world: World, at: str) -> None:
     process_id = start(world)
     with by_message_only():
@@ -97,7 +99,7 @@ def test_a_refusal_cut_off(world: World, at: str) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("at", ["Decisions.clear_refusals:before", "Decisions.clear_refusals:after"])
+@pytest.mark.parametrize("at", ["UndecidedAttempts.clear_refusals:before", "UndecidedAttempts.clear_refusals:after"])
 def test_an_attempt_after_a_refusal_cut_off(world: World, at: str) -> None:
     process_id = start(world)
     with by_message_only():

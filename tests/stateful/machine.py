@@ -48,7 +48,7 @@ AT_SCANS = (
         "Requeues.requeue_message_lost",
         "Requeues.enqueue_due",
         "TaskEnds.out_of_time",
-        "Processes.break_late",
+        "ProcessDeadlines.break_late",
     ),
     *("Pipeline.execute", *AT_APPLIES),
 )

@@ -57,7 +57,7 @@ def test_a_task_fails_while_a_scanner_breaks_its_process_for_its_time_out(cluste
     process_id = cluster.start(program, CUSTOM_ID, BROKEN_LATE)
     work(cluster)
     cluster.passing.pass_by(LATE + 1)
-    scanner = Course(lambda: scan(cluster, "processes"), Plan(Fault(Kind.PAUSE, 0, "Processes.break_late")))
+    scanner = Course(lambda: scan(cluster, "processes"), Plan(Fault(Kind.PAUSE, 0, "ProcessDeadlines.break_late")))
     assert not scanner.go()
     work(cluster)
     scanner.finish()
@@ -68,7 +68,7 @@ def test_a_task_fails_while_a_scanner_breaks_its_process_for_its_time_out(cluste
     bring_to_rest(cluster, {CUSTOM_ID: program}, Memory(restarts=Counter({process_id: 1})))
 
 
-@pytest.mark.parametrize("at", ["Interruptions.add", "Processes.break_late"])
+@pytest.mark.parametrize("at", ["Interruptions.add", "ProcessDeadlines.break_late"])
 def test_a_task_fails_and_is_restarted_while_a_scanner_breaks_its_process_for_its_time_out(
     cluster: Cluster, at: str
 ) -> None:
@@ -96,7 +96,7 @@ def test_a_scanner_that_was_too_late_to_break_a_process_comes_to_take_it_off_the
     process_id = cluster.start(program, CUSTOM_ID, BROKEN_LATE)
     work(cluster)
     cluster.passing.pass_by(LATE + 1)
-    pauses = (Fault(Kind.PAUSE, 0, step) for step in ("Processes.break_late", "Interruptions.remove_kind"))
+    pauses = (Fault(Kind.PAUSE, 0, step) for step in ("ProcessDeadlines.break_late", "Interruptions.remove_kind"))
     scanner = Course(lambda: scan(cluster, "processes"), Plan(*pauses))
     assert not scanner.go()
     work(cluster)
@@ -113,7 +113,7 @@ def test_a_process_ends_while_a_scanner_breaks_it_for_its_time_out(cluster: Clus
     """The scanner has listed it already; nothing is broken, and nobody is to look at it."""
     process_id = cluster.start(node(1), CUSTOM_ID, BROKEN_LATE)
     cluster.passing.pass_by(LATE + 1)
-    scanner = Course(lambda: scan(cluster, "processes"), Plan(Fault(Kind.PAUSE, 0, "Processes.break_late")))
+    scanner = Course(lambda: scan(cluster, "processes"), Plan(Fault(Kind.PAUSE, 0, "ProcessDeadlines.break_late")))
     assert not scanner.go()
     assert listed(cluster) == {("start", "ProcessTimeout")}
     if end == "finished":

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import pymongo
 from pymongo.collection import Collection
 
 from recovery.errors import DamagedRecord
 from recovery.records import (
-    Mark,
-    OrderKind,
     Process,
     ProcessState,
     as_far_as_readable,
@@ -24,31 +21,13 @@ from recovery.store.concerns import certain, committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import (
     OVERDUE,
-    date_of,
-    size_of,
 )
-from recovery.store.record_reading import LEFT_OUT, PROCESS_FIELDS, readable
+from recovery.store.record_reading import LEFT_OUT, PROCESS_FIELDS, process_of, readable
 from recovery.store.splitting import batches, find_keys
 
 RUNNING = ProcessState.RUNNING.value
 CERTAIN_TIMEOUT = 5.0
 """Seconds that an answer may take which is certain; it takes 0.1. Without a majority there is none."""
-ENDING: Document = {
-    **dict.fromkeys(("type", "key", "startTask", "state", "epoch", "reopened", "markerDue", "order"), True),
-    # For its duration alone, for which no end is to fail: what is no date is left out.
-    **{name: date_of(f"${name}", None) for name in ("startedAt", "restartedAt")},
-    "bytes": size_of("args"),
-}
-
-
-class Standing(NamedTuple):
-    """A process that is there."""
-
-    epoch: int
-    scheduled_by: str | None
-    custom_id: str | None
-    mark: Mark | None
-    """How it is marked to be removed."""
 
 
 @translated
@@ -85,18 +64,18 @@ class ProcessQueries:
     def brief(self, process_id: str) -> Process | None:
         """The process of this id, without arguments and result."""
         found = self._current.find_one({"_id": process_id}, PROCESS_FIELDS)
-        return brief_of(found) if found else None
+        return process_of(found) if found else None
 
     def get_committed_brief(self, process_id: str) -> Process | None:
         """The same, if a majority has it, as it has it."""
         found = self._committed.find_one({"_id": process_id}, PROCESS_FIELDS)
-        return brief_of(found) if found else None
+        return process_of(found) if found else None
 
     def find_committed(self, process_id: str) -> Process | None:
         """The same as a majority has it, for whoever is told of it; None only if there is none for certain."""
         found = self._committed.find_one({"_id": process_id}, PROCESS_FIELDS)
         found = found or self._ask_certainly(process_id, PROCESS_FIELDS)
-        return brief_of(found) if found else None
+        return process_of(found) if found else None
 
     def arguments(self, process_id: str) -> str | None:
         """The JSON text of a process's arguments, as a majority has it. None only if there is no process of this id for
@@ -114,24 +93,18 @@ class ProcessQueries:
     def briefs(self, process_ids: Iterable[str]) -> dict[str, Process]:
         """The processes that are there, by id, without arguments and results."""
         found = find_keys(self._current, process_ids, PROCESS_FIELDS)
-        return {process.id: process for process in readable(Process, found, brief_of)}
+        return {process.id: process for process in readable(Process, found, process_of)}
 
     def committed_briefs(self, process_ids: Iterable[str]) -> dict[str, Process]:
         """The same of those that a majority has, as it has them."""
         found = find_keys(self._committed, process_ids, PROCESS_FIELDS)
-        return {process.id: process for process in readable(Process, found, brief_of)}
+        return {process.id: process for process in readable(Process, found, process_of)}
 
     def ended(self, process_ids: Sequence[str]) -> dict[str, Process]:
         """The processes that a majority has, by id, as it has them, with the results of those that have finished, and
         without arguments."""
         found = find_keys(self._committed, process_ids, {"args": False})
-        return {document["_id"]: brief_of(document) for document in found}
-
-    def ending(self, process_ids: Iterable[str]) -> dict[str, tuple[Process, int]]:
-        """{process: it, briefly, and the bytes that its arguments take}, of those that are there and can be read."""
-        found = list(find_keys(self._current, process_ids, ENDING))
-        sizes = {document["_id"]: document["bytes"] for document in found}
-        return {process.id: (process, sizes[process.id]) for process in readable(Process, found, brief_of)}
+        return {document["_id"]: process_of(document) for document in found}
 
     def shown(self, process_id: str, length: int) -> tuple[Process, int, DamagedRecord | None] | None:
         """Return a process for people to look at, as a majority has it; None only if there is none for certain.
@@ -158,15 +131,6 @@ class ProcessQueries:
             self._current.count_documents({"_id": {"$in": batch}, **untouched}, hint="_id_")
             for batch in batches(process_ids)
         )
-
-    def standing(self, process_ids: Iterable[str]) -> dict[str, Standing]:
-        """Those of these that are there, as they are now."""
-        fields = dict.fromkeys(("epoch", "removing", "order", "scheduledBy", "customId"), True)
-        return {
-            one["_id"]: Standing(one.get("epoch", 0), one.get("scheduledBy"), one.get("customId"), _removing(one))
-            for one in find_keys(self._current, process_ids, fields)
-            if isinstance(one.get("epoch", 0), int)
-        }
 
     def committed_epochs(self, process_ids: Iterable[str]) -> dict[str, int]:
         """{process: its epoch} of those of these that a majority has as running or broken: of which tasks go on."""
@@ -202,17 +166,6 @@ class ProcessQueries:
         """Ids of running processes that lack a deadline. Index `deadlineMissing`, empty while all is well."""
         found = self._current.find({"state": RUNNING, "recoveryTime": None}, {"_id": True})
         return [document["_id"] for document in found.hint("deadlineMissing").limit(limit)]
-
-
-def _removing(document: Document) -> Mark | None:
-    key = document.get("order")
-    if key is None or not document.get("removing"):
-        return None
-    return Mark(document["_id"], OrderKind.REMOVE, key, document.get("epoch", 0))
-
-
-def brief_of(document: Document) -> Process:
-    return from_document(Process, document | {"args": LEFT_OUT})
 
 
 def shown(length: int) -> Document:

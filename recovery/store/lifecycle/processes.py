@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,6 +13,8 @@ from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from recovery.records import (
     ErrorInfo,
+    Mark,
+    OrderKind,
     Process,
     ProcessState,
     to_document,
@@ -20,30 +22,37 @@ from recovery.records import (
 from recovery.store.client import Document
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import (
-    OVERDUE,
     after,
-    age,
     by_id,
-    idle_time,
-    later_by,
+    date_of,
     literal,
-    past_of,
+    size_of,
 )
-from recovery.store.lifecycle.process_queries import RUNNING, ProcessQueries, brief_of
-from recovery.store.record_reading import PROCESS_FIELDS
-from recovery.store.splitting import find_keys, stamp_each, update_each
+from recovery.store.lifecycle.process_deadlines import MarkerDue, ProcessDeadlines, ending_stages
+from recovery.store.lifecycle.process_queries import RUNNING
+from recovery.store.record_reading import PROCESS_FIELDS, process_of, readable
+from recovery.store.splitting import find_keys, update_each
 
 FINISHED, ABORTED = ProcessState.FINISHED.value, ProcessState.ABORTED.value
 DUPLICATE_KEY = 11000
-STARTED_BY_NOW: Document = past_of({"$ifNull": ["$restartedAt", "$startedAt"]})
 
 
-class MarkerDue(NamedTuple):
-    """A process that breaks leaves a marker, by the order of this key; looked at in so many seconds, if it was not
-    written by then."""
+_ENDING: Document = {
+    **dict.fromkeys(("type", "key", "startTask", "state", "epoch", "reopened", "markerDue", "order"), True),
+    # For its duration alone, for which no end is to fail: what is no date is left out.
+    **{name: date_of(f"${name}", None) for name in ("startedAt", "restartedAt")},
+    "bytes": size_of("args"),
+}
 
-    key: str
-    within: float
+
+class Standing(NamedTuple):
+    """A process that is there."""
+
+    epoch: int
+    scheduled_by: str | None
+    custom_id: str | None
+    mark: Mark | None
+    """How it is marked to be removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +65,7 @@ class Ends:
 
 
 @translated
-class Processes(ProcessQueries):
+class Processes(ProcessDeadlines):
     """The collection `processes`."""
 
     def insert(self, process: Process, first_look: float) -> Process:
@@ -87,7 +96,7 @@ class Processes(ProcessQueries):
         except DuplicateKeyError:  # two upserts of one custom id at once; ours lost
             found = save()
         assert found is not None
-        saved = brief_of(found)
+        saved = process_of(found)
         return saved.evolve(args=process.args) if saved.id == process.id else saved
 
     def insert_many(
@@ -130,13 +139,27 @@ class Processes(ProcessQueries):
         stages: list[Document] = [{"$set": fields}, {"$unset": "customId"}]
         return self._committed.update_one(guard, stages).modified_count == 1
 
+    def standing(self, process_ids: Iterable[str]) -> dict[str, Standing]:
+        """Those of these that are there, as they are now."""
+        fields = dict.fromkeys(("epoch", "removing", "order", "scheduledBy", "customId"), True)
+        return {
+            one["_id"]: Standing(one.get("epoch", 0), one.get("scheduledBy"), one.get("customId"), _removing(one))
+            for one in find_keys(self._current, process_ids, fields)
+            if isinstance(one.get("epoch", 0), int)
+        }
+
+    def ending(self, process_ids: Iterable[str]) -> dict[str, tuple[Process, int]]:
+        """{process: it, briefly, and the bytes that its arguments take}, of those that are there and can be read."""
+        found = list(find_keys(self._current, process_ids, _ENDING))
+        sizes = {document["_id"]: document["bytes"] for document in found}
+        return {process.id: (process, sizes[process.id]) for process in readable(Process, found, process_of)}
+
     def finish(self, results: Mapping[str, str], epoch: int, reopened: int | None) -> Ends:
         """running → finished, {process: its result}, of those that still run in this epoch and were reopened so many
         times."""
         guard: Document = {"state": RUNNING, "epoch": epoch, "reopened": reopened}
-        told = by_id(results) if len(results) > 1 else literal(next(iter(results.values())))
         stages: list[Document] = [
-            {"$set": {"state": FINISHED, "result": told, "endedAt": "$$NOW"}},
+            {"$set": {"state": FINISHED, "result": by_id(results), "endedAt": "$$NOW"}},
             {"$unset": "recoveryTime"},
         ]
         written = update_each(self._committed, list(results), guard, stages)
@@ -172,7 +195,7 @@ class Processes(ProcessQueries):
     ) -> bool:
         changed = self._committed.update_one(
             {"_id": process_id, "state": RUNNING, "epoch": epoch, **(guard or {})},
-            _ending(fields, marker),
+            ending_stages(fields, marker),
         )
         return changed.modified_count == 1
 
@@ -185,91 +208,14 @@ class Processes(ProcessQueries):
         )
         return changed.modified_count == 1
 
-    def note_timeouts(self, process_ids: Sequence[str], process_type: str, seconds: float) -> int:
-        """Mark running processes of a type that have run for so long, each once; how many were not marked.
-
-        Restorable: a mark that a failover takes back is made again.
-        """
-        guard = late(process_type, seconds)
-        return update_each(self._current, process_ids, guard, [{"$set": {"timedOutAt": "$$NOW"}}]).count
-
-    def break_late(
-        self,
-        process_ids: Sequence[str],
-        process_type: str,
-        seconds: float,
-        error: ErrorInfo,
-        reopened: int | None = None,
-        marker: MarkerDue | None = None,
-    ) -> int:
-        """running for so long → broken with this error, marked as well: one that is set running again is not late
-        once more. None that was reopened since they were seen. How many. `marker`: see `break_`."""
-        broken = _ending({"state": ProcessState.BROKEN.value, "error": to_document(error)}, marker)
-        stages = [*broken, {"$set": {"timedOutAt": "$$NOW"}}]
-        guard = {**late(process_type, seconds), "reopened": reopened}
-        return update_each(self._committed, process_ids, guard, stages).count
-
-    def stamp(self, process_ids: Sequence[str]) -> int:
-        """Give a deadline, now, to running processes that lack one."""
-        lacking: Document = {"state": RUNNING, "recoveryTime": None}
-        return stamp_each(self._current, process_ids, lacking, "$$NOW")
-
-    def advance_deadline(self, process_type: str, seconds: float) -> int:
-        """Running processes of a type whose settings changed: look when their time is over.
-
-        Index `deadline`: reads all running processes, for an operator.
-        """
-        over = {"$add": [STARTED_BY_NOW, round(seconds * 1000)]}
-        later = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", over]}}
-        guard = {"type": process_type, "state": RUNNING, "startedAt": {"$exists": True}, "timedOutAt": None, **later}
-        changed = self._current.update_many(guard, [{"$set": {"recoveryTime": over}}], hint="deadline")
-        return changed.modified_count
-
-    def postpone(self, process_id: str, seconds: float) -> int:
-        """Look at a process some of whose records can't be read after so many seconds."""
-        changed = self._current.update_one(
-            {"_id": process_id, "$or": [OVERDUE, {"recoveryTime": None}]},
-            [{"$set": {"recoveryTime": after(seconds)}}],
-            bypass_document_validation=True,
-        )
-        return changed.modified_count
-
-    def postpone_idle(self, process_ids: Sequence[str], timeouts: Mapping[str, float] | None = None) -> int:
-        """Move the deadlines of processes found healthy: as far off as they are old, so looks grow rare; but not
-        past the `timeouts` of their types, {type: seconds}, that are still to come.
-
-        Whatever their state: one that ended has no deadline, or it would stand before those that run for ever.
-        """
-        later = later_by({"$max": [idle_time("$idleTimeout"), age("$startedAt")]})
-        if timeouts:
-            over = end_by_type(timeouts)
-            later = {"$cond": [{"$gt": [over, "$$NOW"]}, {"$min": [later, over]}, later]}
-        return update_each(self._current, process_ids, OVERDUE, [{"$set": {"recoveryTime": later}}]).count
-
-
-def _ending(fields: Document, marker: MarkerDue | None = None) -> list[Document]:
-    ended: Document = {**{k: literal(v) for k, v in fields.items()}, "endedAt": "$$NOW"}
-    if marker is None:
-        return [{"$set": ended}, {"$unset": "recoveryTime"}]
-    due = {"markerDue": True, "order": literal(marker.key), "recoveryTime": after(marker.within)}
-    return [{"$set": {**ended, **due}}]
-
-
-def late(process_type: str, seconds: float) -> Document:
-    """Running processes of a type that have run for so long and are not marked."""
-    over = {"$add": [STARTED_BY_NOW, round(seconds * 1000)]}
-    among = {"type": process_type, "state": RUNNING, "timedOutAt": None}
-    return {**among, "startedAt": {"$exists": True}, "$expr": {"$lte": [over, "$$NOW"]}}
-
-
-def end_by_type(timeouts: Mapping[str, float]) -> Document:
-    """When a process's time is over; null for a type that is not among {type: seconds}."""
-    times = [round(one * 1000) for one in timeouts.values()]
-    # A type that is not found has the place -1, which is the last.
-    found = {"$arrayElemAt": [literal([*times, None]), {"$indexOfArray": [literal(list(timeouts)), "$type"]}]}
-    return {"$add": [STARTED_BY_NOW, found]}
-
 
 def existing() -> Document:
     """The document itself if it was there before the upsert, else null."""
     return {"$cond": [{"$gt": ["$startedAt", None]}, "$$ROOT", None]}
+
+
+def _removing(document: Document) -> Mark | None:
+    key = document.get("order")
+    if key is None or not document.get("removing"):
+        return None
+    return Mark(document["_id"], OrderKind.REMOVE, key, document.get("epoch", 0))

@@ -27,7 +27,7 @@ from recovery.store.client import Document
 from recovery.store.concerns import current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import FIRST_QUEUED, OVERDUE, after, date_of, number_of, plus_one
-from recovery.store.lifecycle.decision_updates import DELAYED, QUEUED, WAITING, WORKING
+from recovery.store.lifecycle.decision_queries import DELAYED, QUEUED, WAITING, WORKING
 from recovery.store.lifecycle.decisions import Queued
 from recovery.store.lifecycle.task_deadlines import DELAY, LONGEST_WAIT, in_time
 from recovery.store.splitting import is_of_record, postpone, tell_unwritten, update_each

@@ -33,15 +33,9 @@ from recovery.store.expressions import (
     past_of,
     task_end,
     task_end_by_actor,
-)
-from recovery.store.lifecycle.decision_queries import DecisionQueries
-from recovery.store.lifecycle.decision_updates import (
-    DELAYED,
-    FINISHED,
-    QUEUED,
-    WORKING,
     work_deadline,
 )
+from recovery.store.lifecycle.decision_queries import DELAYED, FINISHED, QUEUED, WORKING, DecisionQueries
 from recovery.store.splitting import is_of_record, stamp_each, update_each
 
 LONGEST_WAIT = 30

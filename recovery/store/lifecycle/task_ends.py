@@ -15,7 +15,7 @@ from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import OVERDUE, literal, plus_one, task_end
-from recovery.store.lifecycle.decision_updates import DELAYED, FINISHED, QUEUED, WORKING
+from recovery.store.lifecycle.decision_queries import DELAYED, FINISHED, QUEUED, WORKING
 from recovery.store.splitting import update_each
 
 

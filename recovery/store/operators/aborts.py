@@ -28,7 +28,7 @@ from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import earlier, literal, record_range
-from recovery.store.lifecycle.decision_updates import FINISHED
+from recovery.store.lifecycle.decision_queries import FINISHED
 from recovery.store.lifecycle.graph_recovery import IDLE
 from recovery.store.lifecycle.tasks import insert_missing
 

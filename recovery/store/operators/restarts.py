@@ -20,7 +20,7 @@ from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import after, plus_one, task_end_by_actor
-from recovery.store.lifecycle.decision_updates import FINISHED, QUEUED
+from recovery.store.lifecycle.decision_queries import FINISHED, QUEUED
 from recovery.store.lifecycle.decisions import Queued
 from recovery.store.lifecycle.graph_recovery import IDLE
 
