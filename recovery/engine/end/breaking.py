@@ -22,15 +22,22 @@ from recovery import tracing
 from recovery.engine.resources import Resources
 from recovery.errors import InputError
 from recovery.metrics import counting
-from recovery.records import ErrorInfo, Interruption, Marker, OrderKind, Process, ProcessState, mark_of, marker_name
+from recovery.records import (
+    ENDED_PROCESSES,
+    ErrorInfo,
+    Interruption,
+    Marker,
+    OrderKind,
+    Process,
+    ProcessState,
+    mark_of,
+    marker_name,
+)
 from recovery.records.failure import fingerprint
 from recovery.records.ids import new_pass, record_id
 from recovery.retry import GENERIC_ERROR, ErrorClass
 from recovery.retry.codes import class_of
 from recovery.store import MarkerDue
-
-OVER = (ProcessState.FINISHED, ProcessState.ABORTED)
-"""Ends after which nothing is left to be restarted."""
 
 
 def break_process(resources: Resources, process_id: str, epoch: int, error: ErrorInfo) -> bool:
@@ -66,7 +73,9 @@ def remove_superseded(resources: Resources, process_ids: Sequence[str], error: E
     then; or, if the error is of processes as a whole, broke for one of their tasks or were set running again."""
     store = resources.store
     processes = store.processes.briefs(process_ids)
-    store.interruptions.remove_all([key for key in process_ids if key not in processes or processes[key].state in OVER])
+    store.interruptions.remove_all(
+        [key for key in process_ids if key not in processes or processes[key].state in ENDED_PROCESSES]
+    )
     if error.task is None:
         # What the start task itself failed for is listed under the same name.
         for_a_task = [

@@ -18,14 +18,13 @@ from dataclasses import dataclass
 from recovery import metrics
 from recovery.engine.apply.rebuild import rebuild_graph, rebuild_graphs
 from recovery.engine.apply.reopen import reopen, reopen_whole
-from recovery.engine.end.breaking import OVER
 from recovery.engine.isolation import batch_or_each
 from recovery.engine.lookup import find_process
 from recovery.engine.operators.auditing import audited
 from recovery.engine.resources import Resources
 from recovery.engine.steps import BATCH, push
 from recovery.errors import InputError
-from recovery.records import Decision, DecisionState, Interruption, Process, ProcessState, given
+from recovery.records import ENDED_PROCESSES, Decision, DecisionState, Interruption, Process, ProcessState, given
 from recovery.records.ids import new_pass, record_id, split_record_id
 from recovery.store import Restarted, Selection, batches
 from recovery.wording import count
@@ -163,7 +162,7 @@ def _see_to_others(
     others = {key: listed[key] for key in left}
     running = reopen_whole(resources, *_whole_process_failures(resources, broken, others))
     process_ids = {split_record_id(key)[0] for key in listed}
-    over = [key for key in process_ids if key not in seen or seen[key].state in OVER]
+    over = [key for key in process_ids if key not in seen or seen[key].state in ENDED_PROCESSES]
     resources.store.interruptions.remove_all(over)  # of an abort that was cut off, or of what somebody removed
     return running + reopen(resources, _interrupted_restarts(resources, broken, others), broken)
 

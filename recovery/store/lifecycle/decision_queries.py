@@ -16,7 +16,7 @@ from pymongo.collection import Collection
 from pymongo.cursor import Cursor
 
 from recovery.errors import DamagedRecord
-from recovery.records import Decision, DecisionState, Outcome, from_document
+from recovery.records import LIVE_DECISIONS, Decision, DecisionState, Outcome, from_document
 from recovery.records.ids import HOLDER_END, split_record_id
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
@@ -66,9 +66,6 @@ class Held:
 
 _NOBODY: Document = {"_id": {"$in": []}}
 """A filter that no record matches, whatever its id."""
-
-_TIMED = [state.value for state in (DecisionState.DELAYED, DecisionState.QUEUED, DecisionState.WORKING)]
-"""States that are never without a deadline; a finished decision has none once it is applied."""
 
 
 @translated
@@ -250,7 +247,7 @@ class DecisionQueries:
 
     def without_deadline(self, limit: int) -> Read[Decision]:
         """Live decisions that lack a deadline. Index `deadlineMissing`, empty while all is well."""
-        query = {"state": {"$in": _TIMED}, "recoveryTime": None}
+        query = {"state": {"$in": [state.value for state in LIVE_DECISIONS]}, "recoveryTime": None}
         return read(Decision, self._current.find(query, _BRIEF).hint("deadlineMissing").limit(limit), decision_of)
 
     def held_by(self, workers: Sequence[str], limit: int, state: DecisionState | None = None) -> list[Decision]:
