@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any
 
 from recovery.records import ActorPreferences, ProcessTypePreferences
-from recovery.records.names import CANARY as CANARY
+from recovery.records.ids import CANARY as CANARY
 from recovery.settings import Settings
 
 LABEL = "drill"

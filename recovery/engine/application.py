@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from recovery.errors import InputError
 from recovery.records import given
-from recovery.records.names import CANARY
+from recovery.records.ids import CANARY
 
 WANTED = "letters, digits, '_', '.', '+', '!' and '-', at most 50, a letter or digit first"
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+!-]{0,49}")

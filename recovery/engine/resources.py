@@ -34,7 +34,7 @@ class Queueing:
 
     @property
     def _signer(self) -> Signer:
-        from recovery.queue.signing import signer
+        from recovery.queue.message import signer
 
         return signer(self._settings)
 

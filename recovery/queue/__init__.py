@@ -16,9 +16,8 @@ from recovery.exports import exported
 if TYPE_CHECKING:
     from recovery.queue.broker import Broker
     from recovery.queue.coordination import Kept, Turns
-    from recovery.queue.message import MessageId, encode, parse_id, remake
+    from recovery.queue.message import MessageId, Signer, encode, parse_id, remake, signer
     from recovery.queue.remote import LIVES, SETTINGS_CHANGED
-    from recovery.queue.signing import Signer, signer
 
 __all__ = [
     "LIVES",
@@ -39,8 +38,7 @@ __getattr__ = exported(
     {
         "broker": "Broker",
         "coordination": "Kept Turns",
-        "message": "MessageId encode parse_id remake",
+        "message": "MessageId Signer encode parse_id remake signer",
         "remote": "LIVES SETTINGS_CHANGED",
-        "signing": "Signer signer",
     },
 )

@@ -30,12 +30,11 @@ from recovery import certificates, handshake
 from recovery.addresses import public, told
 from recovery.errors import CertificateRefused, ServerRefused, ServerUnavailable, ServerUnfit
 from recovery.log_lines import Seldom
-from recovery.queue.message import MessageId, encode, id_of
+from recovery.queue.message import UNSIGNED, MessageId, Signer, encode, id_of
 from recovery.queue.redis_condition import RedisCondition, ask_condition, introduce
 from recovery.queue.redis_connection import client, translated
-from recovery.queue.signing import UNSIGNED, Signer
 from recovery.queue.untrusted import ASIDE
-from recovery.records.names import is_actor_name
+from recovery.records.ids import is_actor_name
 from recovery.store import Queued
 
 log = logging.getLogger(__name__)

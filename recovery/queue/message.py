@@ -3,20 +3,74 @@
 `apply_async` makes and sends some 1,500 messages a second, of 1,200 bytes each. A scanner has to send a thousand at
 once, so here they are put together from texts. What a worker has made of one again (`remake`) has all that a message of
 Celery's has: for each actor Celery and kombu make one, once.
+
+Messages are signed if Redis is one that others can write to: by a keyed hash (HMAC-SHA256) over the task, the message's
+id, and what else is read of it. The id of an attempt's message names the task to run, the pass and the time, so none of
+these can be forged, nor put into another actor's queue.
+
+Promises: without the key nobody makes a message that a worker takes. It doesn't promise that a message is taken once:
+one that was seen can be put into its queue again. For an attempt its pass is stale by then; a nudge has a worker look
+for what is overdue; a sweep is taken until it expires.
+
+Several keys let them be changed while the cluster runs: the first signs, all verify.
 """
 
 from __future__ import annotations
 
+import hmac
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from recovery.queue.signing import HEADER, UNSIGNED, Signer
 from recovery.records.ids import is_pass, is_record_id
+from recovery.settings import Settings
 from recovery.store import Queued
+
+HEADER = "signature"
+"""The header of a message's signature. Workers without a key don't look at it."""
+
+
+class Signer:
+    """Signs and verifies. Without keys nothing is signed, and everything passes."""
+
+    def __init__(self, keys: Sequence[str] = (), *, accept_unsigned: bool = False) -> None:
+        self._keys = [key.encode() for key in keys]
+        self._accept_unsigned = accept_unsigned or not keys
+
+    @property
+    def signs(self) -> bool:
+        return bool(self._keys)
+
+    def sign(self, task: str, message_id: str, rest: str = "") -> str:
+        """The signature by the first key."""
+        return _digest(self._keys[0], task, message_id, rest)
+
+    def is_good(self, signature: object, task: str, message_id: str, rest: str = "") -> bool:
+        """Whether this is a signature by one of the keys; or there is none, and none is needed."""
+        if signature is None or not self._keys:
+            return self._accept_unsigned
+        if not isinstance(signature, str) or not signature.isascii():
+            return False
+        return any(hmac.compare_digest(signature, _digest(key, task, message_id, rest)) for key in self._keys)
+
+
+UNSIGNED = Signer()
+
+
+def signer(settings: Settings) -> Signer:
+    """By the keys of these settings."""
+    keys = settings.message_key.get_secret_value().split(",") if settings.message_key is not None else []
+    return Signer(keys, accept_unsigned=settings.accept_unsigned)
+
+
+def _digest(key: bytes, task: str, message_id: str, rest: str) -> str:
+    # No text of ours has a line's end in it; a surrogate of a stranger's must not end a worker.
+    return hmac.digest(key, f"{task}\n{message_id}\n{rest}".encode(errors="replace"), "sha256").hex()
+
 
 _CODED = '"content-type":"application/json","content-encoding":"utf-8"'
 _FORM = re.compile("([^:]{1,100}):([^:]{1,100}):([0-9]{1,14})")

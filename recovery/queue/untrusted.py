@@ -22,9 +22,8 @@ from typing import Any
 from redis.exceptions import WatchError
 
 from recovery.limits import LONGEST
-from recovery.queue.message import MessageId, parse_id
+from recovery.queue.message import HEADER, MessageId, Signer, parse_id
 from recovery.queue.redis_connection import MAX_BYTES
-from recovery.queue.signing import HEADER, Signer
 
 MAX_ID = 200
 """Characters of an id of a message that is no attempt's: whoever sends it may choose it."""

@@ -2,7 +2,7 @@
 
 Four kinds describe a process: Process, Graph, Task and Decision; `Worker` describes who works. They are
 frozen; a changed copy comes from `evolve()`. `codec` maps them to documents, `values` maps arguments and
-results to JSON texts, `ids` makes ids, `states` names the states and says which of them are live.
+results to JSON texts, `ids` makes ids, `record` names the states and says which of them are live.
 """
 
 from __future__ import annotations
@@ -49,10 +49,7 @@ if TYPE_CHECKING:
     )
     from recovery.records.preferences import ActorPreferences, ProcessTypePreferences, Stored, TaskLimit
     from recovery.records.process import Graph, Life, Mark, Order, OrderKind, Process, mark_of
-    from recovery.records.record import Record
-    from recovery.records.schedule import Schedule
-    from recovery.records.search_names import SavedSearch
-    from recovery.records.states import (
+    from recovery.records.record import (
         ENDED_PROCESSES,
         LIVE_DECISIONS,
         UNENDED_PROCESSES,
@@ -60,9 +57,12 @@ if TYPE_CHECKING:
         UNTAKEN_DECISIONS,
         DecisionState,
         ProcessState,
+        Record,
+        Trace,
     )
+    from recovery.records.schedule import Schedule
+    from recovery.records.search_names import SavedSearch
     from recovery.records.task import Call, Child, RetryOptions, Task
-    from recovery.records.trace import Trace
     from recovery.records.values import Encoded, Promise
     from recovery.records.worker import (
         Census,
@@ -168,15 +168,13 @@ __getattr__ = exported(
         "operation_parts": "OperationFinding OperationRange OperationResult Phase ResultState Sum Tally Totals",
         "preferences": "ActorPreferences ProcessTypePreferences Stored TaskLimit",
         "process": "Graph Life Mark Order OrderKind Process mark_of",
-        "record": "Record",
+        "record": (
+            "ENDED_PROCESSES LIVE_DECISIONS UNENDED_PROCESSES UNSUCCESSFUL_PROCESSES UNTAKEN_DECISIONS DecisionState "
+            "ProcessState Record Trace"
+        ),
         "schedule": "Schedule",
         "search_names": "SavedSearch",
-        "states": (
-            "ENDED_PROCESSES LIVE_DECISIONS UNENDED_PROCESSES UNSUCCESSFUL_PROCESSES UNTAKEN_DECISIONS DecisionState "
-            "ProcessState"
-        ),
         "task": "Call Child RetryOptions Task",
-        "trace": "Trace",
         "values": "Encoded Promise",
         "worker": (
             "Census CensusLine FailingSlots FreedSlots HungSlot LeftCounts QueueStatistics Sample ScannerRun Worker "

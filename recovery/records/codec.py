@@ -17,9 +17,8 @@ from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
 from recovery.errors import DamagedRecord
-from recovery.records.record import Record
+from recovery.records.record import Record, Trace, trace_of
 from recovery.records.shapes import Shape, Wrong, kind_of, shape_of
-from recovery.records.trace import Trace, trace_of
 
 R = TypeVar("R", bound=Record)
 Decoder = Callable[[Any], Any]

@@ -10,11 +10,9 @@ from typing import Any, ClassVar
 
 from recovery.records import ids
 from recovery.records.codec import field_name
-from recovery.records.names import ActorName
-from recovery.records.record import OfTask, Record
-from recovery.records.states import DecisionState
+from recovery.records.ids import ActorName
+from recovery.records.record import DecisionState, OfTask, Record, Trace
 from recovery.records.task import Call, Child, Task
-from recovery.records.trace import Trace
 
 ABORTED = "Aborted"
 """Kind of the error that an aborted process, and its tasks that were not finished, end with."""

@@ -1,9 +1,14 @@
-"""Ids: of processes, of tasks, of passes.
+"""Ids of processes, tasks and passes; and names of actors.
 
 A process id is a UUIDv7 in 32 hex digits, so ids sort by time of start and a process's records lie next to
 each other in every collection. A task id names a task within its process; the id of its records is `P/T`.
 Child ids are derived, not drawn: the same decider, epoch and place give the same id, so a child inserted
 twice is one child. Derived ids are short (80 bits in 16 characters) because a graph holds one per task.
+
+The name of an actor is also that of a list in Redis, and the type of the processes that begin with the actor. A client
+may write any text into MongoDB, and a worker pushes a task's message into the list of the name that it finds there. So
+a name with which the message would go into a list of Celery's, kombu's or our own is none that an actor can have, and a
+record that holds one is damaged.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ from __future__ import annotations
 import re
 from base64 import b32encode
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Annotated, Final, TypeGuard
 
@@ -88,3 +94,38 @@ def holder(worker_id: str, pid: int, thread: int | None = None) -> str:
 def worker_of(holder_name: str) -> str:
     """The worker of a holder."""
     return holder_name.partition(HOLDER_SEPARATOR)[0]
+
+
+ActorName = Annotated[str, "actor"]
+"""The type of a record's field that holds one."""
+
+CANARY = "recovery.canary"
+"""The one actor of our own: it, its queue and its process type. No application can have an actor of this name."""
+
+ACTOR_NAME_LENGTH = 200
+_CHARACTERS = f"[A-Za-z0-9_.-]{{1,{ACTOR_NAME_LENGTH}}}"
+# Keys of ours begin with `recovery.`, and the queue of sweeps is `spark`. Of kombu's and Celery's are the others; the
+# queues of remote control end in .pidbox. What was set aside has .not-a-queue. in its name (`queue.untrusted`).
+_RESERVED = (
+    r"(recovery|celery|celeryev|celeryd|_kombu)(\..*)?|spark|unacked(_index|_mutex)?|.*\.pidbox|.*\.not-a-queue\..*"
+)
+_IS_NAME = re.compile(rf"{re.escape(CANARY)}|(?!({_RESERVED})\Z){_CHARACTERS}")
+_IS_RESERVED = re.compile(_RESERVED)
+
+ACTOR_NAME_PATTERN = rf"^({re.escape(CANARY)}|(?!({_RESERVED})\z){_CHARACTERS})\z"
+"""The same for MongoDB, whose expressions are PCRE's."""
+
+
+def is_actor_name(name: str) -> bool:
+    """Whether an actor can have this name: 1 to 200 letters, digits, '_', '.' and '-', and nobody else uses it."""
+    return len(name) <= ACTOR_NAME_LENGTH and _matches(name)
+
+
+@lru_cache(maxsize=4096)
+def _matches(name: str) -> bool:
+    return _IS_NAME.fullmatch(name) is not None
+
+
+def is_reserved(name: str) -> bool:
+    """Whether this is the name of something in Redis or in Celery that is not an application's."""
+    return _IS_RESERVED.fullmatch(name) is not None

@@ -14,12 +14,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from recovery.records import ids
 from recovery.records.decision import ErrorInfo
-from recovery.records.ids import record_id, split_record_id
-from recovery.records.names import ActorName
-from recovery.records.record import Record
-from recovery.records.states import ProcessState
+from recovery.records.ids import ActorName, record_id, split_record_id
+from recovery.records.record import ProcessState, Record, Trace
 from recovery.records.task import RetryOptions
-from recovery.records.trace import Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,7 @@ from functools import cache
 from typing import Any, Literal, get_args
 
 from recovery.records.given import is_finite, shown
-from recovery.records.ids import Epoch
-from recovery.records.names import PATTERN, ActorName, is_actor_name
+from recovery.records.ids import ACTOR_NAME_PATTERN, ActorName, Epoch, is_actor_name
 
 NUMBERS = ("int", "long", "double")
 _LONG = 2**63
@@ -188,7 +187,7 @@ def kind_of(value: Any) -> str:
 
 _NAMES = Shape(dict, _no("an object"), ("object",))
 _SCALARS: dict[Any, Shape] = {
-    ActorName: Shape(None, _actor, ("string",), pattern=PATTERN),
+    ActorName: Shape(None, _actor, ("string",), pattern=ACTOR_NAME_PATTERN),
     Epoch: Shape(None, _epoch, NUMBERS, least=0),
     str: Shape(str, _no("a text"), ("string",)),
     int: Shape(int, _whole, NUMBERS),

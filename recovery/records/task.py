@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from recovery.records.names import ActorName
+from recovery.records.ids import ActorName
 from recovery.records.record import OfTask, Record
 
 CALL_BYTES = 2048

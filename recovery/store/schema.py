@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recovery.records.states import DecisionState
+from recovery.records.record import DecisionState
 from recovery.store.client import Document
 
 PROCESSES, TASKS, DECISIONS, GRAPHS = "processes", "tasks", "decisions", "graphs"

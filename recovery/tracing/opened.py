@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from recovery.log_lines import Seldom
 from recovery.records import Outcome, Trace
-from recovery.records.trace import trace_of
+from recovery.records.record import trace_of
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

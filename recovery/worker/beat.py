@@ -20,7 +20,7 @@ from recovery.engine import Recovery
 from recovery.errors import BrokerError
 from recovery.log_lines import Seldom
 from recovery.queue import Broker, Signer
-from recovery.queue.signing import HEADER
+from recovery.queue.message import HEADER
 from recovery.queue.untrusted import sweep_terms
 from recovery.worker.celery_config import NUDGE, SPARK_QUEUE, SWEEP
 

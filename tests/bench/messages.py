@@ -12,7 +12,7 @@ import redis
 
 from recovery import Settings
 from recovery.queue import Broker, Signer, encode
-from recovery.queue.signing import UNSIGNED
+from recovery.queue.message import UNSIGNED
 from recovery.records.ids import child_task_id, new_pass, new_process_id, record_id
 from recovery.store import Queued
 from recovery.worker.messages.intake import MessageIntake

@@ -10,7 +10,7 @@ import pytest
 
 from recovery.limits import LONGEST
 from recovery.queue import Signer, encode, parse_id, remake
-from recovery.queue.signing import UNSIGNED
+from recovery.queue.message import UNSIGNED
 from recovery.worker.celery_config import NUDGE, SPARK_QUEUE, SWEEP
 from recovery.worker.control import COMMANDS
 from recovery.worker.messages.intake import MessageIntake

@@ -22,17 +22,17 @@ from recovery.engine import Slot, declare_schedules, outages
 from recovery.engine.operators.overrides import ProcessTypeOverrides
 from recovery.errors import StartRefused, StoreUnavailable
 from recovery.metrics.counting import observe_all
-from recovery.queue.signing import UNSIGNED
+from recovery.queue.message import UNSIGNED
 from recovery.records import ErrorInfo, Worker
 from recovery.records.ids import new_pass
 from recovery.repair import Repairer
-from recovery.repair.stale_messages import drop_stale
 from recovery.retry import REASONS, SHIPPED
 from recovery.rules import Rule
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, ScheduleScanner, WorkerScanner, rescue
 from recovery.settings import Settings
 from recovery.store.lifecycle.decisions import Decisions
 from recovery.worker.messages.intake import MessageIntake
+from recovery.worker.messages.stale import drop_stale
 from tests.docs.blocks import DOCS
 from tests.queues import polled_and_empty
 from tests.scan.making import silent_workers

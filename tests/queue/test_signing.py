@@ -11,7 +11,7 @@ import redis
 from celery import Celery, signals
 
 from recovery.queue import Broker, Signer, encode, signer, untrusted
-from recovery.queue.signing import UNSIGNED
+from recovery.queue.message import UNSIGNED
 from recovery.queue.untrusted import MessageRefusal, MessageRefused
 from recovery.settings import Settings, load
 from recovery.worker.beat import sign

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from recovery.queue import encode, remake, untrusted
-from recovery.queue.signing import UNSIGNED
+from recovery.queue.message import UNSIGNED
 from recovery.queue.untrusted import MAX_BYTES, MessageRefusal, MessageRefused
 from tests.queue.shapes import ANY, ARGUMENT, bomb, damaged, encoded, of_celery
 from tests.queue.test_message import ACTOR, body, queued

@@ -31,8 +31,7 @@ from recovery.records import (
     shapes_of,
     to_document,
 )
-from recovery.records.ids import Epoch
-from recovery.records.names import ActorName
+from recovery.records.ids import ActorName, Epoch
 from tests.examples import examples
 
 EXPORTED = [getattr(records, name) for name in records.__all__]

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from recovery.records.names import PATTERN, is_actor_name, is_reserved
+from recovery.records.ids import ACTOR_NAME_PATTERN, is_actor_name, is_reserved
 
 NAMES = ["pack", "shop.pack-it_2", "9", "a" * 200, "recovery.canary", "sparks", "celeryx", "x.pidbox.y", "-", "_kombux"]
 RESERVED = [
@@ -44,4 +44,4 @@ def test_no_actor_can_be_called(name: str) -> None:
 
 def _in_mongodb(name: str) -> bool:
     """What the expression for MongoDB says, by Python, which has another name for the end."""
-    return re.search(PATTERN.replace(r"\z", r"\Z"), name) is not None
+    return re.search(ACTOR_NAME_PATTERN.replace(r"\z", r"\Z"), name) is not None

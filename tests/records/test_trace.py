@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from recovery.records.trace import STATE_LENGTH, TYPE_LENGTH, Trace, trace_of
+from recovery.records.record import STATE_LENGTH, TYPE_LENGTH, Trace, trace_of
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"00-{TRACE_ID}-00f067aa0ba902b7-01"

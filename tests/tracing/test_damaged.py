@@ -12,7 +12,7 @@ from opentelemetry import trace as api
 
 from recovery.health import Level, examine
 from recovery.records import Decision, Process, Trace, from_document
-from recovery.records.trace import trace_of
+from recovery.records.record import trace_of
 from recovery.store import definitions, schema
 from recovery.tracing.opened import context_of
 from tests.examples import examples

@@ -15,7 +15,7 @@ from celery import Celery
 from recovery import log_lines as seldom
 from recovery import metrics
 from recovery.queue import SETTINGS_CHANGED
-from recovery.queue.signing import UNSIGNED
+from recovery.queue.message import UNSIGNED
 from recovery.settings import Settings
 from recovery.worker.control import COMMANDS
 from recovery.worker.messages import intake as intakes

@@ -12,7 +12,7 @@ from kombu import Connection, Consumer, Queue
 from recovery import log_lines as seldom
 from recovery.queue import encode
 from recovery.queue.coordination import KEPT_KEY
-from recovery.queue.signing import UNSIGNED
+from recovery.queue.message import UNSIGNED
 from recovery.queue.untrusted import ASIDE
 from recovery.settings import Settings
 from recovery.worker.messages.intake import MessageIntake

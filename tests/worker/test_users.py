@@ -17,7 +17,7 @@ import redis
 from kombu import Connection
 
 from recovery.queue import Turns
-from recovery.queue.signing import UNSIGNED
+from recovery.queue.message import UNSIGNED
 from recovery.queue.untrusted import ASIDE
 from recovery.settings import Settings
 from recovery.stack import Stack, Valkey

@@ -15,7 +15,7 @@ from recovery.engine.actors.context import current
 from recovery.errors import InputError
 from recovery.limits import LONGEST
 from recovery.records import ActorPreferences, Encoded, ProcessTypePreferences, Promise, RetryOptions, given
-from recovery.records.names import is_reserved
+from recovery.records.ids import is_reserved
 from recovery.records.preferences import check
 from recovery.records.values import encode
 from recovery.retry import Backoff, RetryStrategy

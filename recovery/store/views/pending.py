@@ -15,8 +15,7 @@ from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
 from recovery.records import DecisionState, ProcessState
-from recovery.records.ids import SEPARATOR, split_record_id
-from recovery.records.names import MAX_LENGTH, is_actor_name
+from recovery.records.ids import ACTOR_NAME_LENGTH, SEPARATOR, is_actor_name, split_record_id
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed
@@ -85,7 +84,7 @@ class Pending:
         """{actor: what `since` is} of what these stages make of each actor with tasks in a state."""
         most = len(ours) + MAX_STRANGERS
         # Cut by the server, after the seeks: a name may be megabytes long.
-        cut: Document = {"$project": {"_id": {"$substrCP": ["$_id", 0, MAX_LENGTH + 1]}, "since": True}}
+        cut: Document = {"$project": {"_id": {"$substrCP": ["$_id", 0, ACTOR_NAME_LENGTH + 1]}, "since": True}}
         found = self._seek(_NAMED | {"state": state}, *stages, {"$limit": most + 1}, cut)
         if len(found) > most:  # in their order by name, in which strangers may be before all of ours
             found += self._seek({"state": state, "actor": {"$in": list(ours)}}, *stages)

@@ -10,10 +10,16 @@ import pytest
 from recovery.errors import StoreUnavailable
 from recovery.queue.untrusted import MAX_BYTES
 from recovery.records.ids import child_task_id, new_pass, new_process_id, record_id
-from recovery.repair import stale_messages
-from recovery.repair.stale_messages import drop_stale
+from recovery.settings import Settings
 from recovery.store import Queued
+from recovery.worker.messages import stale as stale_messages
+from recovery.worker.messages.stale import drop_stale
 from tests.world import World
+
+
+@pytest.fixture
+def world(emptied: Settings) -> World:
+    return World(emptied)
 
 
 def push_stale(world: World, count: int) -> None:
