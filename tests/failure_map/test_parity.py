@@ -20,6 +20,7 @@ from recovery.survey import examine, outline
 from tests.failure_map import parity
 from tests.failure_map.faults import FAULTS, servers_were_down
 from tests.failure_map.parity import AS_A_WHOLE, SPOILT, WAYS, Case, Found
+from tests.rules.test_task_rules import FOUND
 from tests.sweep.shapes import HEALTHY, finished, work_timeout
 from tests.world import World
 
@@ -47,10 +48,10 @@ def damaged(shape: str, *fields: str) -> frozenset[str]:
 
 TEXTS = ("processes.args", "processes.result", "decisions.outcome.value", "tasks.args")
 """They may be large, and no rule needs them, nor Task records."""
-OF_A_DECISION = {
-    *(Rule.WORK_TIMEOUT, Rule.TASK_TIMEOUT, Rule.DUE, Rule.DEADLINE_MISSING, Rule.MESSAGE_LOST, Rule.NO_ACTORS),
-    *(Rule.ACTORS_LAG, Rule.DECISION_NOT_APPLIED, Rule.ABORT_CUT_OFF),
-}
+NOT_BY_THE_SCANNER = {Rule.WORKER_LOST, Rule.SERVERS_WERE_DOWN}
+"""Rules on a single decision that the decision scanner does not apply to these cases: it knows of no lost worker, and
+queues are polled."""
+OF_A_DECISION = {rule for _, _, _, rule, _, _ in FOUND} - NOT_BY_THE_SCANNER | {Rule.ABORT_CUT_OFF}
 """Rules that need nothing but one task, and what else of an aborted process is live."""
 AT_REST = "it is at rest: no record of it has a deadline, so nobody looks before it is checked"
 APART = (
