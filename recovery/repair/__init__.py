@@ -4,6 +4,7 @@ from recovery.repair.changed import Changed
 from recovery.repair.diagnosis import (
     Diagnosis,
     ReadProcesses,
+    RedisLoss,
     diagnose,
     judge,
     keep_empty,
@@ -11,7 +12,6 @@ from recovery.repair.diagnosis import (
     look_at_all,
     readings,
 )
-from recovery.repair.redis_loss import RedisLoss
 from recovery.repair.repairer import Done, Repaired, Repairer
 from recovery.repair.requeueing import Later, RequeuePace
 

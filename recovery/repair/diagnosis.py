@@ -1,20 +1,39 @@
 """What rules judge by: the surroundings, read from the servers, and whole processes.
 
 The scanners, `recovery check` and the sweep all read and judge processes by these functions.
+
+An empty queue is the evidence of a lost message, and requeues fill the queue. From the next page, and from other
+scanners, that would hide what became of their messages, until workers have drained it. So what queues show is written
+down in MongoDB before anything is pushed (`keep_empty`, `RedisLoss`). A queue that was empty at T holds only what was
+pushed since then. That was queued after T too, except for a push that was under way at T (the margin). So of what waits
+in a queue that lags nothing is ever requeued, and all that was lost is found, however many pages and scans that takes.
+What is requeued is queued later than T, so it is requeued once for each time that the queue was found empty.
+
+That a queue is empty just now proves nothing about what a worker took from it just now and is about to claim: the first
+slots that start up after an outage find the queue empty, and what they took had waited for long. So T is believed at a
+later look, `claim_margin` after it (`Surroundings.empty_at`), by whoever looks then.
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from threading import Lock
 
 from recovery.engine import Resources
 from recovery.errors import BrokerError
+from recovery.queue import Kept
 from recovery.records import DecisionState
 from recovery.rules import SPOILT, Finding, Snapshot, Surroundings, judge_process, not_judged
 from recovery.store import Store
+
+log = logging.getLogger(__name__)
+
+IN_HAND = 0.1
+"""The part of what waits, at most, whose messages may be in hands just now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +97,66 @@ def look_at_all(resources: Resources) -> Surroundings:
     """The same of all queues that any worker polled or serves."""
     known = {*resources.store.actors.all(), *resources.store.queues.all()}
     return look_around(resources, queues=known)
+
+
+class RedisLoss:
+    """Whether Redis lost its data, as far as one process knows. For any number of threads.
+
+    It is seen by a key that Redis lacks then (`recovery.queue.coordination`), and noted in MongoDB for each queue, with
+    the moment. What was queued up to that moment has lost its message. So whoever looks for lost messages looks here
+    first, and each repair does before it queues anything: what it queued again before that moment would be requeued for
+    the same loss once more. What workers queue before that moment, a second or so after Redis is back, is requeued once
+    more, and its older message is dropped as stale.
+    """
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources, self._kept = resources, Kept(resources.settings.broker_url)
+        self._one_at_a_time = Lock()
+        self._is_told = False
+        """Whether MongoDB has it of any queue that Redis was seen with all data, once it was."""
+
+    def look(self, waiting: Collection[str] | None = None) -> None:
+        """Where Redis lost its data, tell so of each queue in which tasks wait (read here if they are not given), and
+        only then note that it is known. Costs one round trip where all is well. Where Redis is away nothing is known.
+        Raises StoreError."""
+        try:
+            if self._is_told and self._kept.is_noted():
+                return
+            with self._one_at_a_time:
+                self._see(waiting)
+        except BrokerError as error:
+            log.debug("not known whether Redis lost its data (%s)", error)  # who pushes says it
+
+    def _see(self, waiting: Collection[str] | None) -> None:
+        store = self._resources.store
+        # First what MongoDB has, which is written last: who looks between the two writes of the first time would take
+        # for lost what a worker has in hand.
+        known = {} if self._is_told else store.queues.all()
+        self._is_told = self._is_told or any(queue.lost_before is not None for queue in known.values())
+        if self._is_told and self._kept.is_noted():
+            return
+        queues = store.pending.oldest(store.preferences.told_actors())[0] if waiting is None else waiting
+        if not queues:  # nothing is lost, and of nothing it could be told that Redis has it
+            return
+        if self._is_told:
+            self._tell(queues)
+        else:
+            self._kept.note()
+            store.queues.served({*known, *queues})
+            self._is_told = True
+
+    def _tell(self, queues: Collection[str]) -> None:
+        store, broker = self._resources.store, self._resources.broker
+        before = store.now()
+        depths, waiting = broker.depths(queues), store.pending.count_queued(queues, before)
+        # All is there where but the key is gone.
+        lost = [queue for queue, count in waiting.items() if depths[queue] < (1 - IN_HAND) * count]
+        if self._kept.is_noted():
+            return  # by another process: what that one queued again was queued before this moment, perhaps
+        store.queues.lost(lost, before)
+        self._kept.note()
+        for queue in lost:
+            log.warning("Redis lost its data: what waits in %s is queued again (%d tasks)", queue, waiting[queue])
 
 
 def readings(

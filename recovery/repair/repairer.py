@@ -18,10 +18,10 @@ from recovery import metrics
 from recovery.engine import Outbox, Resources
 from recovery.repair.changed import Changed
 from recovery.repair.damage_repairs import DamageRepairs
+from recovery.repair.diagnosis import RedisLoss
 from recovery.repair.ended_tasks import Applying, EndRepairs
 from recovery.repair.graph_repairs import GraphRepairs
 from recovery.repair.process_repairs import ProcessRepairs
-from recovery.repair.redis_loss import RedisLoss
 from recovery.repair.requeueing import Later, RequeuePace, RequeueRepairs
 from recovery.rules import Finding, Repair, Rule, Surroundings
 from recovery.store import batches

@@ -7,18 +7,6 @@ full page most of which others have requeued. The others go on, and with the nex
 After a run that ended for its time a scanner keeps what its last pages were. `run_once` does not raise for servers that
 are away: the next nudge comes, and what was overdue stays so.
 
-That its queue is empty is how a lost message is known, and a page of requeues fills the queue: from the next page, and
-from other scanners, it would hide what became of their messages, until workers have drained it. So it is written down
-before anything is pushed (`seenEmptyAt`). A queue that was empty at T holds only what was pushed since then, which
-was queued after T, but for a push that is under way (the margin); so of what waits in a queue that lags nothing is ever
-requeued, and all that was lost is found, however many pages and scans that takes. What is requeued is queued
-later than T itself, so it is requeued once for each time that the queue was found empty.
-
-That a queue is empty just now proves nothing of what was taken from it just now, and is in the hands of a worker that
-is about to claim it: it had waited for long, perhaps, and the first slots that start up find the queue empty. So it is
-believed at a later look, a moment after, by whoever looks then; and what is kept then is a new moment, and this one
-`foundEmptyAt`.
-
 Metrics: recovery_scan_seconds, recovery_scans, both by scanner.
 """
 
