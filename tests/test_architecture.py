@@ -21,7 +21,7 @@ LONGEST = 400
 
 # {driver: {what may be imported of it: modules that may}}. A name stands for all below it.
 DRIVERS: dict[str, dict[str, tuple[str, ...]]] = {
-    "pymongo": {"pymongo": ("recovery.store", "recovery.stack.mongod", "recovery.stack.replica_set")},
+    "pymongo": {"pymongo": ("recovery.store", "recovery.stack.servers", "recovery.stack.replica_set")},
     "bson": {
         "bson": ("recovery.store.raw_pages", "recovery.store.views.process_exports"),
         "bson.errors": ("recovery.store.driver_errors",),

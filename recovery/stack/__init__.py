@@ -9,9 +9,9 @@ alone or with its pool: the tests of recovery are made of that.
 """
 
 from recovery.stack.child import ChildProcess
-from recovery.stack.mongod import Mongod
 from recovery.stack.replica_set import Member, ReplicaSet
 from recovery.stack.server_process import ServerProcess
+from recovery.stack.servers import Mongod
 from recovery.stack.stack import Stack
 from recovery.stack.valkey import Valkey
 

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 from pymongo.errors import AutoReconnect, OperationFailure, PyMongoError
 
 from recovery.errors import ServerUnavailable
-from recovery.stack.mongod import NOT_YET_INITIALIZED, REPLICA_SET, Mongod
 from recovery.stack.server_process import START_TIMEOUT
+from recovery.stack.servers import NOT_YET_INITIALIZED, REPLICA_SET, Mongod
 from recovery.threads import poll
 
 T = TypeVar("T")

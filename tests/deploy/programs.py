@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.stack.mongod import Mongod
+from recovery.stack.servers import Mongod
 from recovery.stack.valkey import Valkey
 from tests.deploy.composed import ROOT
 

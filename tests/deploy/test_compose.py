@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from recovery.settings import load
-from recovery.stack.mongod import Mongod
+from recovery.stack.servers import Mongod
 from tests.deploy.composed import (
     MAKE_ENV,
     ROOT,

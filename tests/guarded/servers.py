@@ -14,8 +14,8 @@ from urllib.parse import quote
 import redis
 from pymongo import MongoClient
 
-from recovery.stack.mongod import REPLICA_SET, Mongod
 from recovery.stack.server_process import HOST
+from recovery.stack.servers import REPLICA_SET, Mongod
 from recovery.stack.valkey import Valkey
 from recovery.store import layout, roles
 from tests.docs.blocks import blocks

@@ -14,8 +14,8 @@ from recovery.health import Check, Level, examine, mongodb_server
 from recovery.health.model import Cause
 from recovery.health.mongodb_server import judge_members, replica_set
 from recovery.settings import load
-from recovery.stack.mongod import Mongod
 from recovery.stack.server_process import free_port
+from recovery.stack.servers import Mongod
 from recovery.store.views.server_state import SetMember, put_together
 from tests.waiting import wait_until
 

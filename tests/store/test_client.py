@@ -14,7 +14,7 @@ from recovery.health.model import Cause
 from recovery.health.mongodb_server import mongodb
 from recovery.settings import Settings
 from recovery.stack import Mongod
-from recovery.stack.mongod import REPLICA_SET
+from recovery.stack.servers import REPLICA_SET
 from recovery.store import check_server
 from recovery.worker.start_up import wait_for_servers
 

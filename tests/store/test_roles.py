@@ -44,7 +44,7 @@ from recovery.records import Process, Worker, from_document, shapes_of
 from recovery.scan import ScheduleScanner
 from recovery.settings import Settings
 from recovery.stack import Stack
-from recovery.stack.mongod import Mongod
+from recovery.stack.servers import Mongod
 from recovery.store import definitions, layout, roles, schema
 from recovery.store.driver_errors import is_denied
 from recovery.store.lifecycle.decisions import Decisions
