@@ -28,7 +28,7 @@ DRIVERS: dict[str, dict[str, tuple[str, ...]]] = {
         "bson.json_util": ("recovery.store.views.process_exports",),
     },
     "redis": {
-        "redis": ("recovery.queue", "recovery.stack.valkey"),
+        "redis": ("recovery.queue", "recovery.stack.servers"),
     },
     "celery": {"celery": ("recovery.queue.celery_app", "recovery.queue.remote", "recovery.worker")},
     "kombu": {

@@ -3,7 +3,7 @@
 All are of the same program; with three of them any one may be away. Elections are quick (`ELECTION_TIMEOUT`), since
 there is no network between the members that could be slow.
 
-Limits: as those of `mongod`. The small oplog is for members that are away for minutes.
+Limits: as those of `servers`. The small oplog is for members that are away for minutes.
 """
 
 from __future__ import annotations

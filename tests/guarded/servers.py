@@ -15,8 +15,7 @@ import redis
 from pymongo import MongoClient
 
 from recovery.stack.server_process import HOST
-from recovery.stack.servers import REPLICA_SET, Mongod
-from recovery.stack.valkey import Valkey
+from recovery.stack.servers import REPLICA_SET, Mongod, Valkey
 from recovery.store import layout, roles
 from tests.docs.blocks import blocks
 from tests.guarded.authority import Authority, Pair

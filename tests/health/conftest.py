@@ -13,7 +13,7 @@ from recovery.health.beat_and_scanners import SCANNERS as SCANNER_NAMES
 from recovery.health.doctor import CHECKS, SERVERS
 from recovery.records import ScannerRun, Worker
 from recovery.settings import Settings
-from recovery.stack.valkey import Valkey
+from recovery.stack.servers import Valkey
 from recovery.store import Store, layout
 from tests.documents import database_of
 from tests.emptied import emptied as emptied

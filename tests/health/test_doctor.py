@@ -33,7 +33,7 @@ from recovery.records.schedule import Disabled, Plan, Schedule, SlotOutcome, Slo
 from recovery.rules import Repair, Rule
 from recovery.settings import Settings
 from recovery.stack.server_process import free_port
-from recovery.stack.valkey import Valkey
+from recovery.stack.servers import Valkey
 from recovery.store import layout
 from recovery.store.views import server_state
 from recovery.store.views.overview import time_limit

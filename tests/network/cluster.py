@@ -18,8 +18,7 @@ from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
 from recovery.stack.child import ChildProcess
-from recovery.stack.servers import Mongod
-from recovery.stack.valkey import Valkey
+from recovery.stack.servers import Mongod, Valkey
 from tests.network.app import FOLDER, HOST
 from tests.network.hosts import SWITCH, Hosts
 from tests.waiting import wait_until

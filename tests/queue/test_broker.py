@@ -24,7 +24,7 @@ from recovery.queue import SETTINGS_CHANGED, Broker
 from recovery.queue import broker as module
 from recovery.settings import Settings
 from recovery.stack.server_process import HOST, free_port
-from recovery.stack.valkey import Valkey
+from recovery.stack.servers import Valkey
 from recovery.store import Queued
 from recovery.worker.start_up import wait_for_servers
 from tests.silence import way_to

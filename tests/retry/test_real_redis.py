@@ -14,7 +14,7 @@ from redis.retry import Retry
 from recovery.queue.redis_connection import ours
 from recovery.retry.catalogues.own import by_driver
 from recovery.settings import Settings
-from recovery.stack.valkey import Valkey
+from recovery.stack.servers import Valkey
 from tests.retry.outcome import Outcome, caught, outcome
 from tests.waiting import wait_until
 

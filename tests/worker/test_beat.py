@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from recovery.settings import Settings
-from recovery.stack.valkey import Valkey
+from recovery.stack.servers import Valkey
 from recovery.worker.celery_config import NUDGE, SPARK_QUEUE, SWEEP, configuration
 from tests.cli.command import ROOT, command, environment
 from tests.waiting import wait_until
