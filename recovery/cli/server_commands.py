@@ -97,7 +97,7 @@ def _watch(stack: Stack, children: list[ChildProcess], stop: threading.Event, ou
             children.remove(child)
             lines = "\n  ".join(child.last_lines(10))
             out.print(Text(f"{child.name} ended with code {child.exit_code}:\n  {lines}", "red"))
-        for server in (stack.mongod, stack.servers):
+        for server in (stack.mongod, stack.valkey):
             if server is not None and not server.running:
                 raise ServerUnavailable(f"{server.name} on {server.address} ended; its log is {server.log}")
 

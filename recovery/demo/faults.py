@@ -132,7 +132,7 @@ def faults(stack: Stack, workforce: Workforce, resources: Resources, chaos: Chao
             FaultKind.PRIMARY_LOST: partial(_primary_lost, nodes),
             FaultKind.MONGODB_AWAY: partial(_mongodb_away, nodes),
         }
-    if (valkey := stack.servers) is not None:
+    if (valkey := stack.valkey) is not None:
         found |= {
             FaultKind.VALKEY_KILLED: partial(_valkey_killed, valkey, keeps=True),
             FaultKind.VALKEY_LOST: partial(_valkey_killed, valkey, keeps=False),

@@ -1,6 +1,8 @@
 """A Spark of our own, or the caller's if there is one: a context that is there, or the JVM of spark-submit, whose
 options then stand for our settings. The only module that starts Spark.
 
+A session of Spark Connect is another one: its driver runs elsewhere, and no Java is needed on this machine.
+
 Quiet: no web page, no progress bar, nothing on the terminal; what Spark wrote is told only if it does not
 start. Local: it listens on the loopback address, unless the master is a cluster. Gone afterwards: the JVM
 ends with the block that it was started for. What else is to be set up, as a cluster needs it, stands in
@@ -12,14 +14,17 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import sys
 import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
+from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
@@ -30,8 +35,6 @@ from pyspark.sql import SparkSession, SQLContext
 import recovery
 from recovery.errors import SparkUnavailable
 from recovery.settings import Settings
-from recovery.sweep import connect
-from recovery.sweep.connect import answers
 
 LOOPBACK = "127.0.0.1"
 TRIES = 4
@@ -47,6 +50,11 @@ SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Where its JVM listens, told by spark-submit to what it starts. That JVM is not ours to end."""
 
 CONNECT = "sc://"
+CONNECT_PORT = 15002
+CONNECT_NEEDS = ("grpc", "grpc_status", "pandas")
+INSTALL_CONNECT = "pip install 'pyspark[connect]'"
+ANSWER_TIMEOUT = 5.0
+"""Seconds until a server has to have answered a connection."""
 _one_at_a_time = threading.Lock()
 """Of two who start at once the second uses what the first has started."""
 
@@ -55,7 +63,7 @@ _one_at_a_time = threading.Lock()
 def spark(settings: Settings) -> Iterator[SparkContext | SparkSession]:
     """What jobs are run in: a context, or a session of Spark Connect. Raises SparkUnavailable if there is none."""
     if settings.spark_master.startswith(CONNECT):
-        with connect.session(settings.spark_master) as session:
+        with connected_session(settings.spark_master) as session:
             yield session
         return
     context, end = _context(settings)
@@ -83,7 +91,7 @@ def _context(settings: Settings) -> tuple[SparkContext, Callable[[], None]]:
 
 def is_alive(cluster: SparkContext | SparkSession) -> bool:
     """Whether jobs can be run in it: its JVM may have ended, or the server of Spark Connect."""
-    return _runs(cluster) if isinstance(cluster, SparkContext) else connect.is_alive(cluster)
+    return _runs(cluster) if isinstance(cluster, SparkContext) else _knows_session(cluster)
 
 
 def _runs(context: SparkContext) -> bool:
@@ -232,3 +240,44 @@ def _our_python(*, force: bool) -> Iterator[None]:
             os.environ.pop("PYSPARK_PYTHON", None)
         else:
             os.environ["PYSPARK_PYTHON"] = before
+
+
+def _knows_session(session: SparkSession) -> bool:
+    """Whether its server is there, and knows the session, as far as the last answer said: one that was started again
+    does not."""
+    return not session.is_stopped and answers(session.client._builder.endpoint, CONNECT_PORT)
+
+
+@contextmanager
+def connected_session(url: str) -> Iterator[SparkSession]:
+    """A session of Spark Connect of its own, at `sc://HOST:PORT/;options`. Raises SparkUnavailable."""
+    missing = [name for name in CONNECT_NEEDS if find_spec(name) is None]
+    if missing:
+        raise SparkUnavailable(f"RECOVERY_SPARK_MASTER=sc://... needs {' and '.join(missing)}: {INSTALL_CONNECT}")
+    address = urlsplit(url).netloc
+    if not answers(address, CONNECT_PORT):
+        raise SparkUnavailable(
+            f"the Spark Connect server at {address} does not answer: check that it runs, and that this machine "
+            "reaches it"
+        )
+    try:
+        made = SparkSession.builder.remote(url).create()
+    except (PySparkException, ValueError) as error:
+        raise SparkUnavailable(f"the Spark Connect server at {address} gives no session: {error}") from None
+    try:
+        yield made
+    finally:
+        with suppress(Exception):  # gone, or away: what it has there ends by itself
+            made.stop()
+
+
+def answers(address: str, port: int = 7077) -> bool:
+    """Whether something listens at `host:port`; at `port` where none is given."""
+    host, colon, given = address.rpartition(":")
+    if not colon or not given.isdecimal():
+        host, given = address, str(port)
+    try:
+        with socket.create_connection((host.strip("[]"), int(given)), ANSWER_TIMEOUT):
+            return True
+    except (OSError, OverflowError):
+        return False

@@ -63,10 +63,10 @@ def run(stack: Stack, settings: Settings) -> list[Row]:
 
 def _lose(stack: Stack) -> float:
     """Kill Redis with all that it has; when it is back."""
-    assert stack.servers is not None
-    stack.servers.kill()
-    stack.servers.lose_data()
-    stack.servers.start()
+    assert stack.valkey is not None
+    stack.valkey.kill()
+    stack.valkey.lose_data()
+    stack.valkey.start()
     return time.monotonic()
 
 

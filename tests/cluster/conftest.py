@@ -113,9 +113,9 @@ def mongod(stack: Stack) -> Iterator[Mongod]:
 @pytest.fixture
 def valkey(stack: Stack) -> Iterator[Valkey]:
     """The Redis of the run, to be frozen and killed."""
-    assert stack.servers is not None
-    with given_back(stack.servers):
-        yield stack.servers
+    assert stack.valkey is not None
+    with given_back(stack.valkey):
+        yield stack.valkey
 
 
 @contextmanager

@@ -53,12 +53,12 @@ def client(mongod: Mongod) -> MongoClient[dict[str, Any]]:
 def test_a_whole_life(data_dir: Path) -> None:
     with Stack(data_dir, mongo_cache_gb=0.25) as stack:
         assert [stat.S_IMODE(folder.stat().st_mode) for folder in (data_dir, data_dir / "mongod")] == [0o700] * 2
-        assert stack.mongod and stack.servers
+        assert stack.mongod and stack.valkey
         assert stack.environment() == {
             "RECOVERY_MONGO_URI": stack.mongo_uri,
             "RECOVERY_BROKER_URL": stack.broker_url,
         }
-        ports = [stack.mongod.port, stack.servers.port]
+        ports = [stack.mongod.port, stack.valkey.port]
         with MongoClient[dict[str, Any]](stack.mongo_uri) as mongo:
             mongo.db.things.insert_one({"_id": 1})
         with redis.Redis.from_url(stack.broker_url) as broker:
@@ -126,7 +126,7 @@ def test_foreign_data_is_refused_and_nothing_runs(data_dir: Path) -> None:
     stack = Stack(data_dir)
     with pytest.raises(DataDirectoryError, match="mongod is not empty"):
         stack.start()
-    assert stack.servers and not stack.servers.running
+    assert stack.valkey and not stack.valkey.running
 
 
 @pytest.mark.thorough
@@ -169,7 +169,7 @@ import os, sys
 from recovery.stack import Stack
 with Stack(sys.argv[1], mongo_cache_gb=0.25) as stack:
     worker = stack.start_worker("no.such:app")
-    print(stack.mongod.child.pid, stack.servers.child.pid, worker.pid, flush=True)
+    print(stack.mongod.child.pid, stack.valkey.child.pid, worker.pid, flush=True)
     sys.stdin.read()
 """
 

@@ -11,7 +11,7 @@ import pyspark
 
 from recovery.stack.child import ChildProcess
 from recovery.stack.server_process import free_port
-from recovery.sweep.connect import answers
+from recovery.sweep.session import answers
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]

@@ -160,11 +160,11 @@ REQUESTS = """
 import sys
 from recovery.engine import Resources
 from recovery.settings import load
-from recovery.sweep.connect import session
+from recovery.sweep.session import connected_session
 from recovery.sweep.sums import results, session_of
 
 resources = Resources.connect(load())
-with session(sys.argv[1]) as made:
+with connected_session(sys.argv[1]) as made:
     frame = results(session_of(made), resources, int(sys.argv[2]))
     print(frame._plan.to_proto(made.client), frame.count())
     frame.explain("extended")

@@ -31,8 +31,7 @@ from recovery.store.views.ranges import Range
 from recovery.survey import examine
 from recovery.survey.read import RangeCounts, look_for_tasks, survey
 from recovery.sweep import ask, drive, job, sums, sweep
-from recovery.sweep.connect import session as connect
-from recovery.sweep.session import check_master, without_frames
+from recovery.sweep.session import check_master, connected_session, without_frames
 from recovery.sweep.sweep_report import SHOWN
 from tests.cli import schemas
 from tests.cli.terminal import CUT, in_terminal, too_wide
@@ -297,7 +296,7 @@ def test_a_master_that_does_not_answer() -> None:
         check_master("spark://127.0.0.1:1,127.0.0.1:2")
     with (
         pytest.raises(SparkUnavailable, match=r"at 127\.0\.0\.1:1 does not answer|needs grpc"),
-        connect("sc://127.0.0.1:1"),
+        connected_session("sc://127.0.0.1:1"),
     ):
         raise AssertionError("there is none")
 
