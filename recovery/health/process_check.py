@@ -73,7 +73,7 @@ def _repair(resources: Resources, examined: Examination) -> tuple[Done, Examinat
         todo = [finding for finding in examined.findings if finding.repair not in LEFT_ALONE]
         if not todo:
             break
-        changed = repairer.repair(todo, examined.around)
+        changed = repairer.repair(todo, examined.around).done
         done += changed
         examined = _look(resources, examined.snapshot.process_id)
         if not changed:

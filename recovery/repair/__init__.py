@@ -13,7 +13,7 @@ from recovery.repair.diagnosis import (
     readings,
 )
 from recovery.repair.repairer import Done, Repaired, Repairer
-from recovery.repair.requeueing import Later, RequeuePace
+from recovery.repair.requeue_pace import Later, RequeuePace
 
 __all__ = [
     "Changed",

@@ -22,7 +22,8 @@ from recovery.repair.diagnosis import RedisLoss
 from recovery.repair.ended_tasks import Applying, EndRepairs
 from recovery.repair.graph_repairs import GraphRepairs
 from recovery.repair.process_repairs import ProcessRepairs
-from recovery.repair.requeueing import Later, RequeuePace, RequeueRepairs
+from recovery.repair.requeue_pace import Later, RequeuePace
+from recovery.repair.requeueing import RequeueRepairs
 from recovery.rules import Finding, Repair, Rule, Surroundings
 from recovery.store import batches
 
@@ -67,12 +68,8 @@ class Repairer:
             **DamageRepairs(resources, applying).actions,
         }
 
-    def repair(self, findings: Sequence[Finding], around: Surroundings) -> Done:
-        """Repair all findings; {rule: repairs that changed something}."""
-        return self.repair_each(findings, around).done
-
-    def repair_each(self, findings: Sequence[Finding], around: Surroundings) -> Repaired:
-        """The same, and of which processes."""
+    def repair(self, findings: Sequence[Finding], around: Surroundings) -> Repaired:
+        """Repair all findings. Raises StoreError and BrokerError."""
         groups: dict[tuple[Rule, Repair], list[Finding]] = defaultdict(list)
         for finding in findings:
             groups[finding.rule, finding.repair].append(finding)

@@ -33,8 +33,8 @@ class ScheduleScanner(Scanner[Schedule]):
         super().__init__(resources, outbox)
         self._keys = keys or Keys({})
 
-    def find(self, limit: int) -> Page[Schedule]:
-        found = self.resources.store.schedules.to_look_at(limit, AHEAD, self._keys.process_types)
+    def find(self) -> Page[Schedule]:
+        found = self.resources.store.schedules.to_look_at(self.page, AHEAD, self._keys.process_types)
         damaged = {one.id: damage for one in found.records if (damage := damage_of(one)) is not None}
         sound = [one for one in found.records if one.id not in damaged]
         return Page(sound, [*found.damaged, *damaged.values()])

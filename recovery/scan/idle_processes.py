@@ -50,9 +50,9 @@ class GraphScanner(_WholeProcesses):
         super().__init__(resources, outbox)
         self._wrong = set[str]()
 
-    def find(self, limit: int) -> Page[Snapshot]:
+    def find(self) -> Page[Snapshot]:
         self._wrong.clear()
-        return self.read(self.resources.store.graphs.overdue(limit))
+        return self.read(self.resources.store.graphs.overdue(self.page))
 
     def judge(self, page: Page[Snapshot]) -> Diagnosis:
         found = super().judge(page)
@@ -76,10 +76,10 @@ class ProcessScanner(_WholeProcesses):
 
     name = "processes"
 
-    def find(self, limit: int) -> Page[Snapshot]:
+    def find(self) -> Page[Snapshot]:
         store = self.resources.store
-        odd = store.processes.without_deadline(limit)
-        overdue = store.processes.overdue(limit - len(odd)) if len(odd) < limit else []
+        odd = store.processes.without_deadline(self.page)
+        overdue = store.processes.overdue(self.page - len(odd)) if len(odd) < self.page else []
         return self.read([*odd, *overdue])
 
     def postpone(self, record: Any) -> None:

@@ -36,8 +36,8 @@ class WorkerScanner(Scanner[Worker]):
         super().__init__(resources, outbox)
         self._silent = silent
 
-    def find(self, limit: int) -> Page[Worker]:
-        silent = dict(list(self._silent().items())[:limit])
+    def find(self) -> Page[Worker]:
+        silent = dict(list(self._silent().items())[: self.page])
         if not silent:
             return Page()
         began = time.monotonic()
@@ -87,7 +87,7 @@ def rescue(
         if (found := {finding.record for finding in claims.findings}) == before:
             break  # what is left waits for something else, such as a parent's apply; its deadline stands
         before = found
-        done += repairer.repair(claims.findings, claims.around)
+        done += repairer.repair(claims.findings, claims.around).done
     return done
 
 

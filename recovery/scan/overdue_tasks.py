@@ -7,13 +7,13 @@ RECORD_DAMAGED; and ABORT_CUT_OFF of what is live and of an aborted process.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from recovery.engine import Outbox, Resources
 from recovery.records import Decision, DecisionState
@@ -22,6 +22,8 @@ from recovery.rules import SPOILT, Finding, judge_decision, of_aborted
 from recovery.scan.lost_messages import LostMessages
 from recovery.scan.scanner import MAX_SECONDS, Page, Scanner, ScanResult
 from recovery.store.record_reading import Read
+
+Item = TypeVar("Item")
 
 RECENT_SECONDS = 10.0
 """Seconds for which a decision counts as having fallen overdue just now: longer than from one run to the next."""
@@ -61,26 +63,28 @@ class DecisionScanner(Scanner[Decision]):
         self._reached: datetime | None = None
         """The deadline up to which the longest overdue were read in this run."""
         self._seen_filling: set[str] = set()
-        self._may_lack_deadlines = True
-        self._next_page: Callable[[], Page[Decision]] = Page
+        self._pages: Iterator[Page[Decision]] = iter(())
 
     def run_once(self, seconds: float = MAX_SECONDS) -> ScanResult:
-        self._seen_filling, self._may_lack_deadlines = set(), True
-        with _read_ahead(self._pages()) as self._next_page:
+        self._seen_filling = set()
+        with closing(self._all_pages()) as self._pages:
             result = super().run_once(seconds)
         self._lost.ended(well=result.error is None)
         return result
 
-    def find(self, limit: int) -> Page[Decision]:
-        if self._may_lack_deadlines:  # stamped before the overdue ones are asked for, which they are then
-            lacking = self.resources.store.decisions.without_deadline(limit)
-            self._may_lack_deadlines = len(lacking) >= limit
-            if lacking:
-                return Page(lacking.records, lacking.damaged, more=True)
-        return self._next_page()
+    def find(self) -> Page[Decision]:
+        return next(self._pages, Page())
 
-    def _pages(self) -> Iterator[Page[Decision]]:
-        """Yield the pages of a run, judged, by turns. There is one query of each kind, so decisions that fall overdue
+    def _all_pages(self) -> Generator[Page[Decision]]:
+        """Yield the pages of a run. What lacks a deadline comes first: it is stamped then, and overdue."""
+        while lacking := self.resources.store.decisions.without_deadline(self.page):
+            yield Page(lacking.records, lacking.damaged, more=True)
+            if len(lacking) < self.page:
+                break
+        yield from prefetched(self._by_turns())
+
+    def _by_turns(self) -> Iterator[Page[Decision]]:
+        """Yield pages of each kind, judged, by turns. There is one query of each kind, so decisions that fall overdue
         meanwhile are for the next run."""
         sources: dict[PageKind, Iterator[Read[Decision]]] = {
             PageKind.LONGEST: self.resources.store.decisions.overdue_pages(self.page),
@@ -93,16 +97,12 @@ class DecisionScanner(Scanner[Decision]):
             turn = turns.popleft()
             found: Read[Decision] = next(sources[turn], Read())
             new = [one for one in found.records if one.id not in being_repaired]
-            is_full = len(found) == self.page
             if turn is PageKind.LONGEST:
                 self._reached = found.records[-1].recovery_time if found.records else None
-                if not is_full and PageKind.RECENT in turns:
+                if len(found) < self.page and PageKind.RECENT in turns:
                     turns.remove(PageKind.RECENT)  # they were among these
-            if turn is PageKind.LOST:  # a page ends with its queue
-                goes_on = len(found) > 0
-            else:  # RECENT ends where it reads what LONGEST has read
-                goes_on = is_full and (turn is PageKind.LONGEST or 2 * len(new) > len(found))
-            if goes_on:
+            # RECENT ends where it reads what LONGEST has read.
+            if len(found) and (turn is not PageKind.RECENT or 2 * len(new) > len(found)):
                 turns.append(turn)
             if new or found.damaged:
                 being_repaired = frozenset(one.id for one in found.records)
@@ -147,16 +147,10 @@ class DecisionScanner(Scanner[Decision]):
             self.resources.store.task_deadlines.postpone_idle([decision.id for decision in page])
 
 
-@contextmanager
-def _read_ahead(pages: Iterator[Page[Decision]]) -> Iterator[Callable[[], Page[Decision]]]:
-    """Within, each call returns the next page, empty after the last one, and begins to read the one after it."""
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="ahead") as beside:
-        coming: Future[Page[Decision]] | None = None
-
-        def take() -> Page[Decision]:
-            nonlocal coming
-            page = (coming or beside.submit(next, pages, Page())).result()
-            coming = beside.submit(next, pages, Page())
-            return page
-
-        yield take
+def prefetched(pages: Iterator[Item]) -> Generator[Item]:
+    """Yield these pages. While the caller is at work on one, another thread reads the next."""
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="prefetch") as thread:
+        coming = thread.submit(next, pages, None)
+        while (page := coming.result()) is not None:
+            coming = thread.submit(next, pages, None)
+            yield page

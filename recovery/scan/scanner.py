@@ -84,8 +84,8 @@ class Scanner(ABC, Generic[Item]):
         self._goes_on = self._is_outrun = False
 
     @abstractmethod
-    def find(self, limit: int) -> Page[Item]:
-        """A page of records whose deadline is past, the longest first."""
+    def find(self) -> Page[Item]:
+        """The next page of records whose deadline is past, the longest first; empty after the last one."""
 
     @abstractmethod
     def judge(self, page: Page[Item]) -> Diagnosis:
@@ -105,6 +105,55 @@ class Scanner(ABC, Generic[Item]):
     def postpone(self, record: Any) -> None:
         """Move the deadline of a record that can't be read, or of its process."""
 
+    def run_once(self, seconds: float = MAX_SECONDS) -> ScanResult:
+        """Scan for about `seconds` seconds, or until `_is_over`."""
+        began, looked_at = time.perf_counter(), 0
+        repaired: Done = Counter()
+        error, more = None, False
+        if not self._goes_on:
+            self._recent.clear()
+        try:
+            while page := self.find():
+                looked_at += len(page)
+                self._is_outrun = False
+                done = self._look_at(page) + self._mend(page.damaged)
+                repaired += done
+                if not (self.repairs_move_deadlines and done.total() == len(page)):
+                    self.postpone_healthy(page.items)
+                if self._is_over(page, done):
+                    break
+                if more := time.perf_counter() - began > seconds:
+                    break
+        except (StoreError, BrokerError, DamagedRecord) as caught:
+            error = in_a_line(caught)
+            log.warning("%s scan cut off (%s); the next nudge goes on", self.name, error)
+            if isinstance(caught, IndexMissing):
+                self._index_again()
+        self._goes_on = more
+        return self._counted(ScanResult(self.name, looked_at, repaired, time.perf_counter() - began, error, more))
+
+    def look_past(self) -> ScanResult:
+        """A run that asks nothing: somebody has seen that nothing is overdue."""
+        self._goes_on = False
+        return self._counted(ScanResult(self.name))
+
+    def _is_over(self, page: Page[Item], done: Done) -> bool:
+        """Whether nothing is overdue behind this page, or another scanner is at work on the same records, or the page
+        brings nothing new and nothing could be done about it."""
+        if self.is_last(page) or (self._is_outrun and len(page) >= self.page):
+            return True
+        ids = {self.key(item) for item in page.items} | {repr(one.record) for one in page.damaged}
+        if ids in self._recent and not done:
+            log.warning("%s scan: %d overdue records can't be repaired, first %s", self.name, len(page), min(ids))
+            return True
+        self._recent.append(ids)
+        return False
+
+    def _counted(self, result: ScanResult) -> ScanResult:
+        metrics.SCAN_SECONDS.labels(self.name).observe(result.seconds)
+        metrics.SCANS.labels(self.name, "cut off" if result.error else "done").inc()
+        return result
+
     def _look_at(self, page: Page[Item]) -> Done:
         """Judge a page and repair it. Where a record has something in it that nobody can work with, one by one."""
         if not page.items:
@@ -112,7 +161,7 @@ class Scanner(ABC, Generic[Item]):
         try:
             diagnosis = page.diagnosis or self.judge(page)
             keep_empty(self.resources, diagnosis.around)
-            repaired = self.repairer.repair_each(diagnosis.findings, diagnosis.around)
+            repaired = self.repairer.repair(diagnosis.findings, diagnosis.around)
             self._is_outrun = repaired.is_outrun
             return repaired.done
         except (*SPOILT, RecordInvalid) as error:
@@ -132,7 +181,7 @@ class Scanner(ABC, Generic[Item]):
             mended: Done = Counter()
             if droppable(damage):
                 finding = Finding(Rule.RECORD_DAMAGED, damage.record, Repair.MEND, str(damage))
-                mended = self.repairer.repair([finding], Surroundings(now=self.resources.store.now()))
+                mended = self.repairer.repair([finding], Surroundings(now=self.resources.store.now())).done
             if not mended:
                 self._pass_over(damage)
             done += mended
@@ -142,52 +191,6 @@ class Scanner(ABC, Generic[Item]):
         tell(damage)
         metrics.DAMAGED.inc()
         self.postpone(damage.record)
-
-    def run_once(self, seconds: float = MAX_SECONDS) -> ScanResult:
-        """Scan until a page is not full, or brings nothing new and nothing could be done about it, or another scanner
-        is at work on the same records; or for about so many seconds."""
-        began, looked_at = time.perf_counter(), 0
-        repaired: Done = Counter()
-        error, more = None, False
-        try:
-            if not self._goes_on:
-                self._recent.clear()
-            with self.repairer.requeues.ahead():
-                while page := self.find(self.page):
-                    looked_at += len(page)
-                    self._is_outrun = False
-                    done = self._look_at(page) + self._mend(page.damaged)
-                    repaired += done
-                    if not (self.repairs_move_deadlines and done.total() == len(page)):
-                        self.postpone_healthy(page.items)
-                    ids = {self.key(item) for item in page.items} | {repr(one.record) for one in page.damaged}
-                    if self.is_last(page) or (self._is_outrun and len(page) >= self.page):
-                        break
-                    if ids in self._recent and not done:
-                        log.warning(
-                            "%s scan: %d overdue records can't be repaired, first %s", self.name, len(page), min(ids)
-                        )
-                        break
-                    self._recent.append(ids)
-                    if more := time.perf_counter() - began > seconds:
-                        break
-        except (StoreError, BrokerError, DamagedRecord) as caught:
-            error = in_a_line(caught)
-            log.warning("%s scan cut off (%s); the next nudge goes on", self.name, error)
-            if isinstance(caught, IndexMissing):
-                self._index_again()
-        self._goes_on = more
-        took = time.perf_counter() - began
-        metrics.SCAN_SECONDS.labels(self.name).observe(took)
-        metrics.SCANS.labels(self.name, "cut off" if error else "done").inc()
-        return ScanResult(self.name, looked_at, repaired, took, error, more)
-
-    def look_past(self) -> ScanResult:
-        """A run that asks nothing: somebody has seen that nothing is overdue."""
-        self._goes_on = False
-        metrics.SCAN_SECONDS.labels(self.name).observe(0.0)
-        metrics.SCANS.labels(self.name, "done").inc()
-        return ScanResult(self.name)
 
     def _index_again(self) -> None:
         try:

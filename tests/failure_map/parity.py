@@ -278,7 +278,7 @@ def by_scanners(world: World, only: str | None = None) -> Found:
 
     pass_over = Scanner._pass_over
     resources, outbox = world.app.resources, world.app.outbox
-    with patch.object(Repairer, "repair_each", note), patch.object(Scanner, "_pass_over", tell):
+    with patch.object(Repairer, "repair", note), patch.object(Scanner, "_pass_over", tell):
         workers = WorkerScanner(resources, outbox, silent_workers(resources))
         chosen = [workers, *(kind(resources, outbox) for kind in (DecisionScanner, GraphScanner, ProcessScanner))]
         for scanner in chosen if only is None else [one for one in chosen if one.name == only]:

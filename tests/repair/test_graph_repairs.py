@@ -63,7 +63,7 @@ def diagnose(world: World, *process_ids: str) -> tuple[list[Finding], Surroundin
 
 
 def repair(world: World, *process_ids: str) -> Done:
-    return Repairer(world.app.resources, world.app.outbox).repair(*diagnose(world, *process_ids))
+    return Repairer(world.app.resources, world.app.outbox).repair(*diagnose(world, *process_ids)).done
 
 
 def ends_well(world: World, process_id: str) -> None:
@@ -131,7 +131,7 @@ def test_what_is_finished_by_now_is_not_put_back(world: World, process_id: str) 
     decisions.replace_one(part, done)
     before = world.store.graphs.get(process_id)
     found = [one for one in findings if one.rule is Rule.FINISHED_UNDECIDED]
-    assert Repairer(world.app.resources, world.app.outbox).repair(found, around) == {}
+    assert Repairer(world.app.resources, world.app.outbox).repair(found, around).done == {}
     assert world.store.graphs.get(process_id) == before
     ends_well(world, process_id)
 
@@ -144,7 +144,7 @@ def test_lost_graphs_are_made_again_in_a_few_round_trips(world: World, count: in
     world.store.database["graphs"].delete_many({})
     findings, around = diagnose(world, *process_ids)
     before = asked(world)
-    assert Repairer(world.app.resources, world.app.outbox).repair(findings, around) == {Rule.GRAPH_MISSING: count}
+    assert Repairer(world.app.resources, world.app.outbox).repair(findings, around).done == {Rule.GRAPH_MISSING: count}
     assert asked(world) - before < 20, "the server's own housekeeping may come in between"
     for process_id in process_ids:
         ends_well(world, process_id)
@@ -190,7 +190,7 @@ def test_what_a_repair_does_not_need_is_not_read(world: World, lost: str) -> Non
         rule, most = Rule.TASK_MISSING, 2
     findings, around = diagnose(world, process_id)
     before = sent(world)
-    assert Repairer(world.app.resources, world.app.outbox).repair(findings, around) == {rule: 1}
+    assert Repairer(world.app.resources, world.app.outbox).repair(findings, around).done == {rule: 1}
     assert sent(world) - before < (most + 0.5) * size
 
 
@@ -208,7 +208,7 @@ def test_one_damaged_process_does_not_hold_up_the_others(
     world.store.database["graphs"].delete_many({})
     findings = diagnose(world, process_id, other)[0]
     change(world, "decisions", record_id(other, "start"), children="nonsense")
-    assert Repairer(world.app.resources, world.app.outbox).repair(findings, around) == {Rule.GRAPH_MISSING: 1}
+    assert Repairer(world.app.resources, world.app.outbox).repair(findings, around).done == {Rule.GRAPH_MISSING: 1}
     assert other in caplog.text
     assert world.store.graphs.absent([process_id, other]) == {other}
 
@@ -248,14 +248,14 @@ def test_what_can_not_go_on_is_broken_once(world: World, process_id: str, fault:
     rule = Rule.CYCLE if fault is cycle else Rule.TASK_MISSING
     findings, around = diagnose(world, process_id)
     repairer = Repairer(world.app.resources, world.app.outbox)
-    assert repairer.repair(findings, around) == {rule: 1}
+    assert repairer.repair(findings, around).done == {rule: 1}
     process = world.process(process_id)
     assert process.state is ProcessState.BROKEN
     assert isinstance(process.error, ErrorInfo) and process.error.message.startswith(rule)
     # On a slow machine others are waited for by now, too.
     broken = [finding.record for finding in findings if finding.rule is rule]
     assert [one.id for one in world.store.interruptions.of_process(process_id)] == broken
-    assert repairer.repair(findings, around) == {}
+    assert repairer.repair(findings, around).done == {}
 
 
 @pytest.mark.parametrize("moment", ["before it is judged again", "before it is noted", "before it is broken"])
@@ -289,7 +289,7 @@ def test_what_changed_since_it_was_judged_is_not_broken(
         return step(*args, **kwargs)
 
     monkeypatch.setattr(target, name, meanwhile)
-    done = Repairer(world.app.resources, world.app.outbox).repair(findings, around)
+    done = Repairer(world.app.resources, world.app.outbox).repair(findings, around).done
     # What is decided stays so, and a record that comes back once its loss was noted comes too late.
     late = moment == "before it is broken" or (moment == "before it is noted" and change_meanwhile is not graph_changed)
     # To touch the graph is no change of what is open or waits; judged later, it is only too soon to judge.
@@ -347,5 +347,5 @@ def test_a_task_fails_before_another_is_given_up(world: World, monkeypatch: pyte
         return give_up(*args)
 
     monkeypatch.setattr(world.store.graphs, "fail_seen", fail_first)
-    assert Repairer(world.app.resources, world.app.outbox).repair(findings, around) == {}
+    assert Repairer(world.app.resources, world.app.outbox).repair(findings, around).done == {}
     assert [one.kind for one in world.store.interruptions.of_process(process_id)] == ["ZeroDivisionError"]

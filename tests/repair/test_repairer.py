@@ -66,7 +66,7 @@ def test_a_repair_is_counted_and_leaves_nothing_to_find(world: World, repairer: 
     findings, around = diagnose(world)
     assert {finding.rule for finding in findings} == {shapes.BROKEN[shape]}
     applied_before = shape is shapes.not_applied_but_ended
-    assert repairer.repair(findings, around) == ({} if applied_before else {shapes.BROKEN[shape]: 1})
+    assert repairer.repair(findings, around).done == ({} if applied_before else {shapes.BROKEN[shape]: 1})
     again, _ = diagnose(world)
     assert [f.rule for f in again] == ([Rule.WORK_TIMEOUT] if shape is shapes.deadline_missing else [])
 
@@ -80,7 +80,7 @@ def test_the_second_of_two_repairs_of_one_finding_does_nothing(
     findings, around = diagnose(world)
     repairer.repair(findings, around)
     once = everything(world)
-    assert repairer.repair(findings, around) == {}
+    assert repairer.repair(findings, around).done == {}
     assert everything(world) == once
 
 
@@ -106,7 +106,7 @@ def test_a_record_that_moved_on_is_left_alone(world: World, repairer: Repairer, 
         assert decision is not None
         moved_on(world, decision)
     before = everything(world)
-    assert repairer.repair(findings, around) == {}
+    assert repairer.repair(findings, around).done == {}
     assert everything(world) == before
 
 
@@ -131,7 +131,7 @@ def test_a_task_that_another_worker_has_by_now_is_left_alone(
     assert queued is not None
     assert single.claim(world.store, working.actor, working.id, queued.pass_key or "", "w2#1", 60)
     before = everything(world)
-    assert repairer.repair([finding], around) == {}
+    assert repairer.repair([finding], around).done == {}
     assert everything(world) == before
 
 
@@ -149,7 +149,7 @@ def test_of_a_thousand_findings_the_servers_are_asked_a_few_times(world: World, 
         return {kind: counts[kind] for kind in ("query", "update", "insert", "getmore")}
 
     before = asked()
-    assert repairer.repair(findings, around) == {Rule.WORK_TIMEOUT: 1000}
+    assert repairer.repair(findings, around).done == {Rule.WORK_TIMEOUT: 1000}
     after = asked()
     # The server's own housekeeping may come in between.
     assert sum(after.values()) - sum(before.values()) < 20
@@ -180,7 +180,7 @@ def test_look_around_concludes_nothing_from_a_redis_that_is_away(world: World) -
 
 
 def test_nothing_found_is_nothing_done(repairer: Repairer, world: World) -> None:
-    assert repairer.repair([], look_around(world.app.resources)) == {}
+    assert repairer.repair([], look_around(world.app.resources)).done == {}
 
 
 def test_a_message_that_is_lost_again_and_again_is_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -197,7 +197,7 @@ def test_a_message_that_is_lost_again_and_again_is_told(world: World, caplog: py
         around = look_around(world.app.resources, queues=["order"])
         (snapshot,) = world.store.snapshots([process_id])
         findings = judge_process(snapshot, around)
-        assert repairer.repair(findings, around) == {Rule.MESSAGE_LOST: 1}
+        assert repairer.repair(findings, around).done == {Rule.MESSAGE_LOST: 1}
         assert ("lost 6 times or more" in caplog.text) == (loss > LOSSES_WITHOUT_DELAY), loss
     assert world.redis.llen("order") == 1
     world.pump()

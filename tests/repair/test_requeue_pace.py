@@ -11,7 +11,7 @@ import pytest
 from recovery.records import Decision, DecisionState
 from recovery.records.ids import child_task_id, new_process_id, record_id
 from recovery.repair import look_around
-from recovery.repair.requeueing import RequeuePace
+from recovery.repair.requeue_pace import RequeuePace
 from recovery.rules import Finding, Repair, Rule, judge_decision
 from recovery.scan import DecisionScanner
 from tests.queues import polled_and_empty

@@ -90,8 +90,8 @@ def after_find(scanner: Scanner[Any], act: Callable[[], object]) -> None:
     real = scanner.find
     todo = [act]
 
-    def find(limit: int) -> Page[Any]:
-        page = real(limit)
+    def find() -> Page[Any]:
+        page = real()
         if todo:
             todo.pop()()
         return page

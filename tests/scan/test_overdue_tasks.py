@@ -70,8 +70,8 @@ def test_what_falls_overdue_in_a_storm_does_not_wait_for_its_end(emptied: Settin
     one = DecisionScanner(world.app.resources, world.app.outbox)
     one.page, find, pages = 3, one.find, list[list[str]]()
 
-    def noted(limit: int) -> Page[Decision]:
-        found = find(limit)
+    def noted() -> Page[Decision]:
+        found = find()
         pages.append([decision.id for decision in found.items])
         return found
 
@@ -410,7 +410,7 @@ def test_nothing_is_pushed_before_it_is_known_that_redis_lost_its_data(
     one.page = 2
     world.store.queues.polled({"add": None})
     world.store.queues.served(["another"])  # it was noted once that Redis has all
-    pushed, repair, pages = Event(), one.repairer.repair_each, LostMessages.pages
+    pushed, repair, pages = Event(), one.repairer.repair, LostMessages.pages
     world.redis.flushdb()
     if stranger:
         world.redis.lpush("add", "{}")
@@ -426,7 +426,7 @@ def test_nothing_is_pushed_before_it_is_known_that_redis_lost_its_data(
             assert pushed.wait(10), "a page is repaired while this one is read"
         yield from pages(lost, *words)
 
-    monkeypatch.setattr(one.repairer, "repair_each", first)
+    monkeypatch.setattr(one.repairer, "repair", first)
     monkeypatch.setattr(LostMessages, "pages", then)
     if kind == "rescue":
         rescue(world.app.resources, one.repairer, ["w"])

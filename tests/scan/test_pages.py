@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 
 import pytest
@@ -12,7 +12,7 @@ from recovery import Recovery
 from recovery.errors import StoreError
 from recovery.records import Decision, DecisionState
 from recovery.scan import DecisionScanner
-from recovery.scan.overdue_tasks import _read_ahead
+from recovery.scan.overdue_tasks import prefetched
 from recovery.scan.scanner import Page
 from recovery.settings import Settings
 from recovery.store import layout
@@ -47,8 +47,11 @@ class Reader:
 
     @contextmanager
     def run(self) -> Iterator[None]:
-        with _read_ahead(self.scanner._pages()) as self.take:
+        with closing(prefetched(self.scanner._by_turns())) as self.pages:
             yield
+
+    def take(self) -> Page[Decision]:
+        return next(self.pages, Page())
 
     def page(self) -> list[str]:
         """Take a page, and repair it as a scanner does."""

@@ -32,8 +32,7 @@ class Counting(Scanner[int]):
         super().__init__(world.app.resources, world.app.outbox)
         self.pages, self.settled = list(pages), list[int]()
 
-    def find(self, limit: int) -> Page[int]:
-        assert limit == self.page
+    def find(self) -> Page[int]:
         return Page(self.pages.pop(0))
 
     def key(self, item: int) -> str:

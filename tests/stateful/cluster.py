@@ -10,7 +10,6 @@ import itertools
 import json
 import logging
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from types import SimpleNamespace
@@ -281,27 +280,6 @@ def make_app(settings: Settings, mended: Callable[[], bool] = lambda: False) -> 
     return app
 
 
-class _Inline:
-    """Stands for a thread pool: what is submitted is done at once, by who submits it."""
-
-    def __init__(self, max_workers: int) -> None:
-        del max_workers
-
-    def __enter__(self) -> _Inline:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def submit(self, work: Callable[..., Any], *args: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        try:
-            done.set_result(work(*args))
-        except Exception as error:
-            done.set_exception(error)
-        return done
-
-
 class _Reported(logging.Handler):
     """Errors that the product logged and went on: here each is a bug."""
 
@@ -319,10 +297,10 @@ class _Reported(logging.Handler):
 def held_still(told: Told | None = None) -> Iterator[list[str]]:
     """Faults can be planned, and nothing of the product runs by itself. Yields the errors that it logs.
 
-    What is replaced, beside the threads of appliers and registrars (`threads_held`): the pool that hands a page over,
-    the clock by which trying again gets tired (each look at it takes 7 s, so that some tries fit), its pauses, and the
-    breaker, which goes by a clock that nobody stops. So does the time in which settings have to be read: a
-    machine that stands still for seconds is no fault that was planned.
+    What is replaced, beside the threads of appliers and registrars (`threads_held`): the clock by which trying again
+    gets tired (each look at it takes 7 s, so that some tries fit), its pauses, and the breaker, which goes by a clock
+    that nobody stops. So does the time in which settings have to be read: a machine that stands still for seconds is no
+    fault that was planned.
     """
     tries, room = itertools.count(step=7), Batch._room_alone
     reported, logger = _Reported(), logging.getLogger("recovery")
@@ -330,7 +308,6 @@ def held_still(told: Told | None = None) -> Iterator[list[str]]:
     with ExitStack() as still:
         still.enter_context(installed(told))
         still.enter_context(threads_held())
-        still.enter_context(patch("recovery.repair.requeueing.ThreadPoolExecutor", _Inline))
         still.enter_context(patch("recovery.engine.outages.time", SimpleNamespace(monotonic=lambda: next(tries))))
         still.enter_context(patch("recovery.engine.outages.FIRST_PAUSE", 0.0))
         still.enter_context(patch("recovery.store.lifecycle.preferences.ANSWER_TIMEOUT", 60.0))

@@ -110,5 +110,5 @@ class TestSilence:
         # As if the query had taken longer than any heartbeat may.
         time_limit = world.settings.model_copy(update={"heartbeat_interval": 0.0})
         scanner.resources = replace(scanner.resources, settings=time_limit)
-        assert len(scanner.find(10)) == 0
+        assert len(scanner.find()) == 0
         assert len(world.store.workers.all()) == 1

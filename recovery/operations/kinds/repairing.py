@@ -122,7 +122,7 @@ class _RepairRun:
         findings = [one for one in findings if one.record not in self._postponed[one.process_id]]
         if not findings:
             return
-        repaired = self._repairer.repair_each(findings, around)
+        repaired = self._repairer.repair(findings, around)
         for rule, changed in repaired.changed.items():
             for process_id, count in changed.items():
                 self._repaired[process_id][rule.value] += count
