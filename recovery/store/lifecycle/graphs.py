@@ -18,6 +18,7 @@ from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError
 
 from recovery.records import Graph, from_document, to_document
+from recovery.records.ids import START_TASK
 from recovery.store.client import Document
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal
@@ -134,18 +135,18 @@ class Graphs(GraphRecovery):
         return views | self._applied(left)
 
     def _apply_last(self, ended: Mapping[str, tuple[int, Sequence[Finished]]]) -> dict[str, GraphView]:
-        """The same of graphs that are changed alike, and of which nothing else is open: such as those of processes of
-        one task. One update takes a third of the time of one for each, and what comes of it need not be read."""
+        """The same of graphs that are changed alike, and whose tasks these are all: such as those of processes of one
+        task. One update takes a third of the time of one for each, and what comes of it need not be read."""
         alike: dict[str, list[str]] = defaultdict(list)
         for process_id, what in ended.items():
             alike[repr(what)].append(process_id)
         views: dict[str, GraphView] = {}
         for ids in alike.values():
             epoch, finished = ended[ids[0]]
-            if len(ids) == 1 or _candidates_of(finished):
+            if len(ids) == 1 or _candidates_of(finished) or not _are_all(finished):
                 continue
             open_tasks = {"$size": {"$objectToArray": "$notFinished"}}
-            guard = {**_all_open(epoch, finished), "$expr": {"$eq": [open_tasks, len(finished)]}}
+            guard = {**_all_open(epoch, finished), "finished": [], "$expr": {"$eq": [open_tasks, len(finished)]}}
             written = update_each(self._current, ids, guard, _apply_stages(finished))
             if written.whole and written.count == len(ids):
                 over = GraphView(epoch, True, True, (), complete=True, finished=len(finished), size=0)
@@ -202,6 +203,11 @@ class Graphs(GraphRecovery):
 def _all_open(epoch: int, finished: Sequence[Finished]) -> Document:
     """A graph of this epoch in which all of these tasks are open."""
     return {"epoch": epoch, **{f"notFinished.{one.task}": {"$exists": True} for one in finished}}
+
+
+def _are_all(finished: Sequence[Finished]) -> bool:
+    """Whether these are a start task and all that it led to."""
+    return {one.task for one in finished} == {START_TASK, *(child for one in finished for child in one.children)}
 
 
 def _apply_stages(finished: Sequence[Finished]) -> list[Document]:
