@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from recovery.cli.command_options import BAD, Command, JsonOption, paragraphs
+from recovery.cli.process_tree import Shown, look
 from recovery.cli.shell_completion import complete_process
-from recovery.cli.shown_process import Shown, look
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

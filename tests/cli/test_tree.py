@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from recovery.cli.process_tree import tree
-from recovery.cli.shown_process import Shown
+from recovery.cli.process_tree import Shown, tree
 from recovery.records import Decision, DecisionState, LostAttempt, Process, Refused, VersionRefusal
 from recovery.store.views.process_lookup import TaskLine
 

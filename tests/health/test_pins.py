@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from recovery import Recovery
+from recovery.cli.process_tree import look as look_to_show
 from recovery.cli.show_commands import as_dict
-from recovery.cli.shown_process import look as look_to_show
 from recovery.cli.start_commands import _reasons
 from recovery.cli.task_texts import hint
 from recovery.health.model import Cause, Level
