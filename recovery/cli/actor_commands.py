@@ -137,8 +137,8 @@ def _one(stored: Stored[ActorPreferences]) -> Found:
 def _print(out: Console, found: dict[str, Found]) -> None:
     from rich.text import Text
 
+    from recovery.cli.output import print_rows
     from recovery.cli.setting_values import overridden
-    from recovery.cli.text_tables import print_rows
     from recovery.wording import show_age
 
     if not found:

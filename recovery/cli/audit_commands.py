@@ -55,8 +55,7 @@ def audit(
 def _print(out: Console, rows: Sequence[Row]) -> None:
     """Print a table with a line for each entry. In a terminal that is too narrow for it, the reason and the outcome,
     and a long target, are on a second line."""
-    from recovery.cli.output import line
-    from recovery.cli.text_tables import GAP, Labelled, print_rows
+    from recovery.cli.output import GAP, Labelled, line, print_rows
 
     widths = [max(len(printable(text)) for text in column) for column in zip(HEADERS, *rows, strict=True)]
     if sum(widths) + GAP * (len(widths) - 1) <= out.width or sum(widths[:3]) + GAP * 3 > out.width:

@@ -43,7 +43,7 @@ def disk(
     if json:
         print_json("disk", as_dict(found))
         return
-    from recovery.cli.text_tables import print_rows
+    from recovery.cli.output import print_rows
 
     headers = ("type", "processes", "records", "documents", "on disk", "share")
     print_rows(console(), headers, _rows(found), right=headers[1:])

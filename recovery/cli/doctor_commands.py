@@ -11,7 +11,7 @@ from recovery.cli.command_options import BAD, ERROR, Command, JsonOption, paragr
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from recovery.cli.text_tables import Labelled
+    from recovery.cli.output import Labelled
     from recovery.health import Check
 
 HELP = """Check the cluster: servers, clocks, packages, collections, workers, queues, beat, scanners and deadlines.
@@ -60,8 +60,7 @@ def _in_one(checks: Sequence[Check]) -> Check:
 
 
 def _lines(check: Check) -> Labelled:
-    from recovery.cli.output import line
-    from recovery.cli.text_tables import Labelled
+    from recovery.cli.output import Labelled, line
 
     style = STYLES[check.level]
     rows = [(line((f"{check.level:<8}", style), (f"{check.name:<13}", "bold")), line(check.found))]

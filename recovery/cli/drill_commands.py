@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from recovery.cli.command_options import BAD, DURATION, Command, JsonOption, ReasonOption, duration, paragraphs
-from recovery.cli.output import console, line, print_json
-from recovery.cli.text_tables import Cell, print_rows
+from recovery.cli.output import Cell, console, line, print_json, print_rows
 
 if TYPE_CHECKING:
     from recovery.drill.drill_report import DrillReport, Measured

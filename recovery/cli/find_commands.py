@@ -106,8 +106,7 @@ def _print(
     resources: Resources, command: str, ids: Sequence[str], unknown: Sequence[str], *, json: bool, **more: Any
 ) -> None:
     """Print processes; if there are none, with what is said of `unknown` process types."""
-    from recovery.cli.output import console, messages, print_json
-    from recovery.cli.text_tables import print_rows
+    from recovery.cli.output import console, messages, print_json, print_rows
 
     briefs, now = resources.store.processes.committed_briefs(ids), resources.store.now()
     found = [briefs[one] for one in ids if one in briefs]

@@ -26,8 +26,7 @@ def print_groups(out: Console, groups: Sequence[Group]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from recovery.cli.output import line
-    from recovery.cli.text_tables import fits
+    from recovery.cli.output import fits, line
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     names = ("tasks", "type", "actor", "kind", "fingerprint", "first", "last", "example")
@@ -67,7 +66,7 @@ def tasks_of(resources: Resources, selection: Selection) -> Iterator[dict[str, A
 def print_tasks(out: Console, tasks: Iterable[dict[str, Any]]) -> None:
     """Print a line for each task, with its id first. It is no table, because there may be a million tasks. In a narrow
     terminal the rest of a line goes on below, indented."""
-    from recovery.cli.text_tables import Labelled
+    from recovery.cli.output import Labelled
 
     for one in tasks:
         custom_id = f"  {one['custom_id']}" if one["custom_id"] else ""

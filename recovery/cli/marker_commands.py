@@ -131,7 +131,7 @@ def _clearing(one: Clearing) -> dict[str, Any]:
 
 
 def _print(out: Console, markers: Sequence[Marker]) -> None:
-    from recovery.cli.text_tables import print_rows
+    from recovery.cli.output import print_rows
 
     if not markers:
         out.print("none")
@@ -141,7 +141,7 @@ def _print(out: Console, markers: Sequence[Marker]) -> None:
 
 
 def _print_cleared(out: Console, markers: Sequence[Marker]) -> None:
-    from recovery.cli.text_tables import print_rows
+    from recovery.cli.output import print_rows
 
     if not markers:
         out.print("none")
@@ -153,7 +153,7 @@ def _print_cleared(out: Console, markers: Sequence[Marker]) -> None:
 def _show(out: Console, marker: Marker) -> None:
     from rich.text import Text
 
-    from recovery.cli.text_tables import Labelled
+    from recovery.cli.output import Labelled
 
     there = "" if marker.cleared_at is None else "  cleared"
     out.print(Text.assemble((marker.id, "bold"), (there, "green")))

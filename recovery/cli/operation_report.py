@@ -32,8 +32,7 @@ def print_results(
     resources: Resources, operation: Operation, states: Sequence[ResultState], limit: int | None, *, json: bool
 ) -> None:
     """Print a table of the first results, or one JSON object with all of them, or with `limit` of them."""
-    from recovery.cli.output import console, stream_json
-    from recovery.cli.text_tables import print_rows
+    from recovery.cli.output import console, print_rows, stream_json
 
     if json:
         rows = _results(resources, operation, states, limit)

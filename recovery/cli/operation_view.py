@@ -32,7 +32,7 @@ def print_all(out: Console, found: Sequence[Progress], damaged: Sequence[str]) -
     """Print a row for each operation, and a line for each that cannot be read."""
     from rich.text import Text
 
-    from recovery.cli.text_tables import print_rows
+    from recovery.cli.output import print_rows
 
     for told in damaged:
         out.print(told, style="red", markup=False, highlight=False)
@@ -61,7 +61,7 @@ def print_one(out: Console, resources: Resources, found: Progress) -> None:
     """Print all of an operation, and a sample of its processes."""
     from rich.text import Text
 
-    from recovery.cli.text_tables import Labelled, print_rows
+    from recovery.cli.output import Labelled, print_rows
 
     operation = found.operation
     head = f"operation {operation.id}"

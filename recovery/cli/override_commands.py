@@ -144,8 +144,8 @@ def _print_changed(of: OverridesGroup, how: str, name: str, stored: Stored[Any],
 def _print(out: Console, found: Found) -> None:
     from rich.text import Text
 
+    from recovery.cli.output import print_rows
     from recovery.cli.setting_values import rows
-    from recovery.cli.text_tables import print_rows
 
     state = (" blocked", "red") if found.get("blocked") else ""
     if disabled := found.get("disabled"):

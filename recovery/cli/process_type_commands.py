@@ -105,8 +105,8 @@ def _one(stored: Stored[ProcessTypePreferences]) -> Found:
 def _print(out: Console, found: dict[str, Found]) -> None:
     from rich.text import Text
 
+    from recovery.cli.output import print_rows
     from recovery.cli.setting_values import overridden, shown
-    from recovery.cli.text_tables import print_rows
 
     if not found:
         out.print("none: no worker has ever run here")

@@ -139,7 +139,7 @@ def print_all(out: Console, found: Mapping[str, Schedule], damaged: Sequence[str
     """Print a row for each schedule, and a line for each that cannot be read."""
     from rich.text import Text
 
-    from recovery.cli.text_tables import print_rows
+    from recovery.cli.output import print_rows
 
     for told in damaged:
         out.print(told, style="red", markup=False, highlight=False)
@@ -165,7 +165,7 @@ def print_one(out: Console, name: str, schedule: Schedule) -> None:
     """Print a schedule with its settings, its last slots and what operators did."""
     from rich.text import Text
 
-    from recovery.cli.text_tables import Labelled, print_rows
+    from recovery.cli.output import Labelled, print_rows
 
     word, reason = schedule.state, why(schedule)
     does = "starts" if schedule.orders is None else "orders"

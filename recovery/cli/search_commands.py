@@ -65,8 +65,7 @@ def save(
 @group.command("list", cls=Command, help=paragraphs(LIST))
 def list_(json: JsonOption = False) -> None:
     from recovery.cli.connection import connect
-    from recovery.cli.output import console, print_json
-    from recovery.cli.text_tables import print_rows
+    from recovery.cli.output import console, print_json, print_rows
     from recovery.engine.operators.saved_searches import unreadable
 
     resources = connect(needs_redis=False)

@@ -107,8 +107,7 @@ def init(
     json: JsonOption = False,
 ) -> None:
     from recovery.cli.connection import connect
-    from recovery.cli.output import console, print_json
-    from recovery.cli.text_tables import Labelled
+    from recovery.cli.output import Labelled, console, print_json
     from recovery.engine.operators.saved_searches import (
         rewrite_signed_ages,
         with_signed_ages,

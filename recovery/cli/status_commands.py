@@ -40,8 +40,7 @@ TO_COME = {"delayed": "delayed", "after_others": "after other tasks"}
 
 def status(json: JsonOption = False) -> None:
     from recovery.cli.connection import connect
-    from recovery.cli.output import console, print_json
-    from recovery.cli.text_tables import Labelled
+    from recovery.cli.output import Labelled, console, print_json
 
     found = look(connect(needs_redis=False))
     if json:

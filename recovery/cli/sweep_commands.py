@@ -96,8 +96,7 @@ def _followed(resources: Resources, operation: Operation, *, here: bool, quiet: 
 def _print(found: dict[str, Any], *, json: bool) -> None:
     from rich.text import Text
 
-    from recovery.cli.output import console, print_json
-    from recovery.cli.text_tables import Labelled
+    from recovery.cli.output import Labelled, console, print_json
 
     if json:
         print_json("sweep", found)

@@ -30,8 +30,7 @@ QUEUES_SHOWN = 5
 
 def workers(json: JsonOption = False) -> None:
     from recovery.cli.connection import connect
-    from recovery.cli.output import console, print_json
-    from recovery.cli.text_tables import print_rows
+    from recovery.cli.output import console, print_json, print_rows
     from recovery.health.live_workers import START
     from recovery.health.versions import live_versions
 
