@@ -13,52 +13,57 @@ import typer.main
 
 from recovery.cli.command_options import CommandGroup
 
-MODULES: Mapping[str, tuple[str, ...]] = {
-    "demo_commands": ("demo",),
-    "server_commands": ("up", "init"),
-    "worker_commands": ("worker", "beat", "ping"),
-    "start_commands": ("start",),
-    "show_commands": ("show",),
-    "find_commands": ("find", "list"),
-    "search_commands": ("search",),
-    "run_commands": ("run",),
-    "status_commands": ("status",),
-    "worker_list_commands": ("workers",),
-    "disk_commands": ("disk",),
-    "actor_commands": ("actor",),
-    "process_type_commands": ("process-type",),
-    "schedule_commands": ("schedule",),
-    "marker_commands": ("marker",),
-    "operation_commands": ("operation",),
-    "audit_commands": ("audit",),
-    "doctor_commands": ("doctor",),
-    "drill_commands": ("drill",),
-    "check_commands": ("check",),
-    "broken_commands": ("broken",),
-    "process_commands": ("import", "restart", "abort"),
-    "retry_commands": ("retry",),
-    "sweep_commands": ("sweep",),
+COMMANDS: Mapping[str, str] = {
+    "demo": "demo_commands",
+    "up": "server_commands",
+    "init": "server_commands",
+    "worker": "worker_commands",
+    "beat": "worker_commands",
+    "ping": "worker_commands",
+    "start": "start_commands",
+    "show": "show_commands",
+    "find": "find_commands",
+    "list": "find_commands",
+    "search": "find_commands",
+    "run": "demo_commands",
+    "status": "status_commands",
+    "workers": "worker_list_commands",
+    "disk": "disk_commands",
+    "actor": "actor_commands",
+    "process-type": "actor_commands",
+    "schedule": "schedule_commands",
+    "marker": "marker_commands",
+    "operation": "operation_commands",
+    "audit": "audit_commands",
+    "doctor": "health_commands",
+    "drill": "drill_commands",
+    "check": "health_commands",
+    "broken": "broken_commands",
+    "import": "process_commands",
+    "restart": "process_commands",
+    "abort": "process_commands",
+    "retry": "retry_commands",
+    "sweep": "sweep_commands",
 }
-"""{module of this package: names of the commands and groups that its `add_to` registers}, in the order of the help."""
+"""{command or group: module of this package whose `add_to` registers it}, in the order of the help."""
 
 
 class OnDemand(Mapping[str, Any]):
     """Commands by name, as Typer's groups hold them."""
 
     def __init__(self) -> None:
-        self._modules = {name: module for module, names in MODULES.items() for name in names}
         self._built: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._built:
-            self._built.update(build(self._modules[name]))
+            self._built.update(build(COMMANDS[name]))
         return self._built[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._modules)
+        return iter(COMMANDS)
 
     def __len__(self) -> int:
-        return len(self._modules)
+        return len(COMMANDS)
 
 
 class Commands(CommandGroup):

@@ -1,4 +1,4 @@
-"""What all commands print by: consoles, the one error message, and JSON.
+"""What all commands print by: consoles, the one error message, tables, labelled lines, and JSON.
 
 All that people read goes through `PlainConsole`: what somebody named is no markup, and no escape sequence. Programs
 read JSON, which has escapes of its own: with `--json` a command prints one object, which names its version and the
@@ -14,16 +14,20 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
 from rich.segment import Segment
-from rich.table import Table
 from rich.text import Text
 
 from recovery.wording import printable, printable_lines
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Cell = str | Text
 
 JSON_VERSION = 1
 """Of the shape of what `--json` prints. A key may be added within a version; one that goes, or means something else,
@@ -35,6 +39,11 @@ UNLIMITED = 100_000
 MAX_MESSAGE, MAX_WORD = 10_000, 300
 """Characters of an error, a hundred lines or so; and of what it repeats without a space, as an argument may be."""
 _LONG = re.compile(rf"\S{{{MAX_WORD + 1},}}")
+
+GAP = 2
+"""Spaces between the columns of a table."""
+MIN_TEXT = 20
+"""Characters of a labelled line that its text has at least, however wide the label is."""
 
 _WORD = re.compile(r"\s*(?:[^\s`]*`[^`\n]{1,200}`\S*|\S+)\s*")
 """What is not broken when a text is wrapped: a word, or a command in backticks, which people copy."""
@@ -156,14 +165,6 @@ def _dumped(value: Any) -> str:
     return json_module.dumps(value, default=datetime.isoformat)
 
 
-Cell = str | Text
-
-GAP = 2
-"""Spaces between columns."""
-MIN_TEXT = 20
-"""Characters of a line that its text has at least, however wide the label is."""
-
-
 class Labelled:
     """Rows of a label and a text; what is wrapped goes on under the text. A label is padded to `width`."""
 
@@ -201,6 +202,8 @@ def print_rows(
         right: Columns that are aligned to the right.
         whole: Columns whose cells are not wrapped.
     """
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
     for header in headers:
         table.add_column(header, justify="right" if header in right else "left", no_wrap=header in whole)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from recovery.cli.command_options import BAD, Command, JsonOption, paragraphs
-from recovery.cli.process_tree import Shown, look
 from recovery.cli.shell_completion import complete_process
 
 if TYPE_CHECKING:
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
+    from recovery.cli.process_tree import Shown
     from recovery.engine import Resources
     from recovery.records import Decision, Life
     from recovery.store.views.process_lookup import TaskLine
@@ -43,6 +43,7 @@ def show(
 ) -> None:
     from recovery.cli.connection import connect
     from recovery.cli.output import console, print_json
+    from recovery.cli.process_tree import look, print_history
     from recovery.engine.lookup import resolve
 
     resources = connect(needs_redis=False)
@@ -58,8 +59,6 @@ def show(
         for part in _parts(found, out.width):
             out.print(part)
         if history:
-            from recovery.cli.process_tree import print_history
-
             print_history(out, found.process)
     if watch and found.process.state.value != "finished":
         raise typer.Exit(BAD)
@@ -71,6 +70,7 @@ def _watch(out: Console, resources: Resources, process_id: str, live: bool) -> S
     from rich.live import Live
 
     from recovery.cli.interrupts import process_goes_on
+    from recovery.cli.process_tree import look
 
     pause, found = threading.Event(), look(resources, process_id)
     try:
