@@ -30,7 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "workers": "worker_list_commands",
     "disk": "disk_commands",
     "actor": "actor_commands",
-    "process-type": "actor_commands",
+    "process-type": "process_type_commands",
     "schedule": "schedule_commands",
     "marker": "marker_commands",
     "operation": "operation_commands",

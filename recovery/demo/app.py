@@ -23,8 +23,7 @@ from random import Random
 from typing import Any
 
 from recovery.demo import ledger
-from recovery.drill.canary_actor import witnesses
-from recovery.drill.canary_orders import Order
+from recovery.drill.canary_actor import Order, witnesses
 from recovery.engine import Recovery
 from recovery.engine.actors.context import current
 from recovery.records import Decision

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recovery.demo.ledger import Flight
-from recovery.drill.canary_orders import DELAY, HOLD, WORKER_TIMEOUT, CanaryKind
+from recovery.drill.canary_actor import DELAY, HOLD, WORKER_TIMEOUT, CanaryKind
 from recovery.drill.drill_report import DrillReport
 from recovery.drill.sightings import Canary, Probe, ProbeOutcome, Step
 from recovery.records.ids import START_TASK, child_task_id, started_at, worker_of

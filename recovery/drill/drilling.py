@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from recovery import metrics
 from recovery.drill import readiness
-from recovery.drill.canary_orders import DELAY, HOLD, CanaryKind, Victim
+from recovery.drill.canary_actor import DELAY, HOLD, CanaryKind, Victim
 from recovery.drill.drill_report import DrillReport, Taker, measured
 from recovery.drill.flock import Flock
 from recovery.drill.sightings import Canary, Probe, ProbeOutcome, PromisedTime, Step, net, patience, promised

@@ -11,8 +11,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 
-from recovery.drill.canary_actor import DECLINED
-from recovery.drill.canary_orders import CANARY, LABEL, CanaryKind, Victim, actor_preferences, order, type_preferences
+from recovery.drill.canary_actor import DECLINED, LABEL, CanaryKind, Victim, actor_preferences, order, type_preferences
 from recovery.drill.sightings import Canary
 from recovery.engine import Resources, Starts
 from recovery.engine.actors.actor import encode_call
@@ -20,7 +19,7 @@ from recovery.engine.end.abort import abort
 from recovery.engine.end.fencing import remove
 from recovery.errors import BrokerError, DamagedRecord, StoreError, StoreUnavailable
 from recovery.records import UNENDED_PROCESSES, Process, ProcessState
-from recovery.records.ids import START_TASK
+from recovery.records.ids import CANARY, START_TASK
 from recovery.records.search_names import label_text
 from recovery.store import batches
 

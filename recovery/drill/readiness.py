@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from recovery.drill.canary_orders import CANARY
 from recovery.engine import Resources
 from recovery.errors import InputError, OtherVersion, ServerUnavailable
 from recovery.installed import library_version
 from recovery.records import Worker
+from recovery.records.ids import CANARY
 
 MAX_NAMED = 5
 RIGHT = "RECOVERY_DRILL_KILL"

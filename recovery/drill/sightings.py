@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from recovery.drill.canary_orders import DELAY, HOLD, STEPS, CanaryKind, Victim
+from recovery.drill.canary_actor import DELAY, HOLD, STEPS, CanaryKind, Victim
 from recovery.records import Decision, DecisionState
 from recovery.records.ids import START_TASK, child_task_id, worker_of
 from recovery.settings import Settings

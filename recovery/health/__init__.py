@@ -2,9 +2,10 @@
 
 The doctor's checks are small functions that each return one `Check`: what was found, how bad it is and what to do.
 `doctor` runs them all, and one that fails stops no other. Each module has the checks of one subject: `mongodb_server`,
-`redis_server`, `machine`, `live_workers`, `actor_queues`, `versions`, `beat_and_scanners`, `stored_records`,
+`redis_server`, `machine`, `live_workers`, `untaken_tasks`, `versions`, `beat_and_scanners`, `stored_records`,
 `operator_records`. Nothing of a user's is written. `process_check` judges one process with the scanners' own rules and
-has the scanners' repairs done to it. `untaken_tasks` says in words what tasks wait for that no worker takes.
+has the scanners' repairs done to it. `untaken_tasks` also says in words what tasks wait for that no worker
+takes.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from recovery.addresses import told
 from recovery.engine import Resources
 from recovery.errors import BrokerError, StoreError, StoreUnavailable
 from recovery.health import (
-    actor_queues,
     beat_and_scanners,
     live_workers,
     machine,
@@ -17,6 +16,7 @@ from recovery.health import (
     operator_records,
     redis_server,
     stored_records,
+    untaken_tasks,
     versions,
 )
 from recovery.health.model import Cause, Check, Level, unasked
@@ -49,10 +49,10 @@ CHECKS: tuple[tuple[str, Ask, tuple[str, ...]], ...] = (
     ("workers", live_workers.workers, (MONGODB,)),
     ("heartbeats", live_workers.heartbeats, (MONGODB, REDIS)),
     ("slots", live_workers.slots, (MONGODB,)),
-    ("actors", actor_queues.actors, (MONGODB,)),
+    ("actors", untaken_tasks.actors, (MONGODB,)),
     ("calls", versions.calls, (MONGODB,)),
     ("pins", versions.pins, (MONGODB,)),
-    ("queues", actor_queues.queues, (MONGODB, REDIS)),
+    ("queues", untaken_tasks.queues, (MONGODB, REDIS)),
     ("keys", redis_server.keys, (MONGODB, REDIS)),
     ("polls", live_workers.polls, (MONGODB,)),
     ("beat", beat_and_scanners.beat, (MONGODB, REDIS)),

@@ -1,19 +1,30 @@
-"""The processes of an operation, page by page: which are selected, what is taken and done together, and counted by one
-commit."""
+"""The processes of an operation, page by page: which are selected, how a worker holds the lease of a range of them, and
+what is taken and done together, and counted by one commit."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Sequence
 from typing import Protocol
 
 from recovery.engine import Outbox, Resources
-from recovery.operations.hold import Hold
 from recovery.operations.kinds import Kind, kind_of, totals_of
-from recovery.records import Operation, OperationRange, OperationResult, Phase, ResultState, Totals
+from recovery.records import Operation, OperationRange, OperationResult, OperationState, Phase, ResultState, Totals
 from recovery.search import Query, parse
+from recovery.store.operators.operation_records import LimiterTurn
 from recovery.store.operators.operation_results import PlannedPage
 from recovery.store.splitting import batches
 from recovery.store.views.ranges import Range
+
+LEASE = 30.0
+"""Seconds that a range is leased for, renewed while its worker is at it or waits for the limiter: whoever is killed is
+followed by somebody after so long."""
+RENEW = 5.0
+"""Seconds after which who goes through a range as a whole looks whether it is still his."""
+WAIT = 1.0
+"""Seconds after which who waits for the limiter looks whether its operation still runs."""
+STATES = {Phase.PLAN: OperationState.PLANNING, Phase.APPLY: OperationState.RUNNING}
 
 SELECTED = 1000
 """Process ids of a selection that are read together."""
@@ -51,6 +62,59 @@ class Selected:
     def page(self, part: OperationRange, limit: int) -> list[str]:
         """The next processes of a range, after its cursor."""
         return self._search.page(self._query, part.cursor, limit, part=Range(part.start, part.end))
+
+
+class Hold:
+    """What a worker asks while it is at a range. `ending` is set when the worker is to stop."""
+
+    def __init__(
+        self, resources: Resources, operation: Operation, leased: OperationRange, ending: threading.Event
+    ) -> None:
+        self._store, self._operation, self._leased = resources.store, operation, leased
+        self._state, self._ending = STATES[leased.phase], ending
+        self._renewed, self._over = time.monotonic(), False
+
+    def leased(self) -> bool:
+        """Renew the lease; whether it is still ours. Who has it now had it all the time: nobody else was at the range
+        since it was leased."""
+        return self._renew()
+
+    def ours(self) -> bool:
+        """The same, and whether the operation is at work."""
+        return self._renew() and self._turn(0) is not None
+
+    def goes_on(self) -> bool:
+        """Whether a range may be gone through further: the same, asked once in a while; and no other rate was set, and
+        this worker is not to stop. Once it says no it always does."""
+        if not self._over and time.monotonic() - self._renewed >= RENEW:
+            turn = self._turn(0) if self._renew() else None
+            self._over = turn is None or (self._operation.is_paced and turn.rate != self._operation.rate)
+        return not self._over and not self._ending.is_set()
+
+    def take_turn(self, count: int) -> float | None:
+        """Wait until the limiter lets so many pass; the rate that holds, 0 for none. None: no more is to be done, or by
+        somebody else. A phase that the rate does not slow down passes without waiting."""
+        if not self._operation.is_paced:
+            return None if self._turn(0) is None else 0.0
+        turn = self._turn(count)
+        left = turn.seconds if turn is not None else 0.0
+        while turn is not None and left > 0:
+            if self._ending.wait(min(WAIT, left)) or not self._renew():
+                return None
+            left -= WAIT
+            now = self._turn(0)  # it may be paused by now
+            if now is not None and now.rate != turn.rate:
+                now = self._turn(count)
+                left = now.seconds if now is not None else 0.0
+            turn = now
+        return None if turn is None else turn.rate or 0.0
+
+    def _renew(self) -> bool:
+        self._renewed = time.monotonic()
+        return self._store.operation_ranges.extend(self._leased, LEASE)
+
+    def _turn(self, count: int) -> LimiterTurn | None:
+        return self._store.operations.take_turn(self._operation.id, self._state, count)
 
 
 class Pages(Protocol):

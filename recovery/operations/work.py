@@ -19,8 +19,7 @@ from recovery.engine.isolation import in_a_line, is_of_servers
 from recovery.engine.isolation import tell as tell_failed
 from recovery.errors import BrokerError, DamagedRecord, StoreError
 from recovery.operations.advance import MAX_AHEAD, advance
-from recovery.operations.hold import LEASE, STATES, Hold
-from recovery.operations.pages import Pages, pages_of
+from recovery.operations.pages import LEASE, STATES, Hold, Pages, pages_of
 from recovery.records import Operation, OperationRange, OperationState, Totals
 from recovery.records.ids import new_pass
 from recovery.store.record_reading import tell

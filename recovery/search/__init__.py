@@ -11,9 +11,8 @@ from recovery.exports import exported
 
 if TYPE_CHECKING:
     from recovery.search.fields import FIELDS, Field, FieldKind
-    from recovery.search.language import Saved, has_signed_ages, parse, quoted, rewritten
-    from recovery.search.query import All, And, Node, Not, Or, Query, Term
-    from recovery.search.words import in_words, stored_in_words
+    from recovery.search.language import Saved, has_signed_ages, parse, quoted, rewritten, stored_in_words
+    from recovery.search.query import All, And, Node, Not, Or, Query, Term, in_words
 
 __all__ = [
     "FIELDS", "All", "And", "Field", "FieldKind", "Node", "Not", "Or", "Query", "Saved", "Term", "has_signed_ages",
@@ -24,8 +23,7 @@ __getattr__ = exported(
     __name__,
     {
         "fields": "FIELDS Field FieldKind",
-        "language": "Saved has_signed_ages parse quoted rewritten",
-        "query": "All And Node Not Or Query Term",
-        "words": "in_words stored_in_words",
+        "language": "Saved has_signed_ages parse quoted rewritten stored_in_words",
+        "query": "All And Node Not Or Query Term in_words",
     },
 )

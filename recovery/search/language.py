@@ -15,7 +15,7 @@ from recovery.records import given
 from recovery.search.ages import SignedAge, signed_age, signed_ages, two_readings
 from recovery.search.fields import FIELDS, BadValue, Field, FieldKind, read, read_age
 from recovery.search.pointing import no_field, no_search, unexpected, wrong
-from recovery.search.query import All, And, Comparison, Node, Not, Or, Query, Term
+from recovery.search.query import All, And, Comparison, Node, Not, Or, Query, Term, in_words
 
 MAX_LENGTH, MAX_TERMS = 10_000, 200
 """Of a search. Each term may cost a query for a page of processes."""
@@ -64,6 +64,14 @@ def parse(text: str, now: datetime, saved: Saved = dict, *, name: str | None = N
     if not text.strip():
         return Query(text, All(), now)
     return _Library(saved, now).read(text, (name,) if name is not None else (), is_stored=is_stored)
+
+
+def stored_in_words(text: str, now: datetime) -> str:
+    """Return in words what a stored text selects, whose relative times count from `now`."""
+    try:
+        return in_words(parse(text, now, is_stored=True))
+    except InputError as error:  # written by another version, or by another program
+        return f"unknown, because the selection can't be read: {str(error).partition(chr(10))[0]}"
 
 
 def has_signed_ages(text: str) -> bool:

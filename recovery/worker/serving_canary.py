@@ -13,9 +13,9 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from recovery.drill.canary_actor import canary_actor
-from recovery.drill.canary_orders import CANARY, Victim
+from recovery.drill.canary_actor import Victim, canary_actor
 from recovery.engine import Recovery
+from recovery.records.ids import CANARY
 from recovery.worker.celery_tasks import Running
 
 log = logging.getLogger(__name__)

@@ -16,10 +16,10 @@ import gc
 import logging
 from collections.abc import Callable, Sequence
 
-from recovery.drill.canary_orders import CANARY
 from recovery.engine import Recovery, declare_schedules
 from recovery.engine.resources import Queueing
 from recovery.errors import RecoveryError, SettingsError, StoreDenied
+from recovery.records.ids import CANARY
 from recovery.retry import BestEffort, ServerCall
 from recovery.retry.catalogues.own import by_driver
 from recovery.retry.in_place import call

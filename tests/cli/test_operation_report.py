@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from recovery import Recovery, operations
-from recovery.cli.operation_report import write_file
+from recovery.cli.operation_commands import write_file
 from recovery.cli.output import stream_json
 from recovery.records import OperationResult, ResultState
 from recovery.records.operation_parts import result_id

@@ -10,7 +10,7 @@ import pytest
 from recovery import Promise, Recovery, Settings
 from recovery.cli import start_commands
 from recovery.errors import ResultTimeout
-from recovery.health.actor_queues import actors as doctors_actors
+from recovery.health.untaken_tasks import actors as doctors_actors
 from recovery.metrics.collectors import ServerCollector
 from recovery.records import ErrorInfo
 from tests.cli.test_waiting import done, refused, serve

@@ -12,7 +12,7 @@ import pytest
 from recovery.demo import ledger
 from recovery.demo.drill_comparison import Compared, compare
 from recovery.demo.ledger import Flight
-from recovery.drill.canary_orders import DELAY, HOLD, WORKER_TIMEOUT, CanaryKind, Victim
+from recovery.drill.canary_actor import DELAY, HOLD, WORKER_TIMEOUT, CanaryKind, Victim
 from recovery.drill.drill_report import DrillReport, measured
 from recovery.drill.sightings import Canary, Sighting, Step, promised
 from recovery.records.ids import START_TASK, child_task_id, new_process_id, started_at

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from recovery.drill import canary_actor as canary
-from recovery.drill.canary_actor import DECLINED, canary_actor
-from recovery.drill.canary_orders import CANARY, CanaryKind, Victim, order
+from recovery.drill.canary_actor import DECLINED, CanaryKind, Victim, canary_actor, order
 from recovery.drill.flock import Flock
 from recovery.drill.sightings import Canary
 from recovery.records import Worker
+from recovery.records.ids import CANARY
 from recovery.repair import Repairer
 from recovery.scan import rescue
 from recovery.settings import Settings

@@ -16,11 +16,11 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 from recovery.drill import drilling as run
-from recovery.drill.canary_orders import CANARY
 from recovery.drill.drill_report import DrillReport
 from recovery.drill.drilling import DrillPlan
 from recovery.drill.sightings import ProbeOutcome, PromisedTime
 from recovery.errors import ServerUnavailable
+from recovery.records.ids import CANARY
 from recovery.stack.server_process import free_port
 from recovery.store import schema
 from tests.cli import schemas

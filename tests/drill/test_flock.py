@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from recovery.drill import drilling as run
-from recovery.drill.canary_actor import canary_actor
-from recovery.drill.canary_orders import CANARY, CanaryKind
+from recovery.drill.canary_actor import CanaryKind, canary_actor
 from recovery.drill.flock import Flock
 from recovery.drill.sightings import Step
 from recovery.installed import library_version
 from recovery.records import Worker
+from recovery.records.ids import CANARY
 from recovery.settings import Settings
 from tests.world import World
 

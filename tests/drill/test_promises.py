@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from recovery.drill.canary_orders import WORKER_TIMEOUT, type_preferences
+from recovery.drill.canary_actor import WORKER_TIMEOUT, type_preferences
 from recovery.drill.sightings import MOMENT, Step, net, patience, promised
 from recovery.settings import Settings
 from tests.docs.blocks import DOCS

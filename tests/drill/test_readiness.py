@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from recovery.drill.canary_orders import CANARY, actor_preferences
+from recovery.drill.canary_actor import actor_preferences
 from recovery.drill.drill_report import DrillReport
 from recovery.drill.drilling import DrillPlan, run, watch
 from recovery.drill.readiness import muster
@@ -14,6 +14,7 @@ from recovery.engine import Resources
 from recovery.errors import InputError, OtherVersion, ServerUnavailable
 from recovery.installed import library_version
 from recovery.records import Worker
+from recovery.records.ids import CANARY
 from recovery.settings import Settings
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recovery.drill.canary_orders import DELAY, HOLD, WORKER_TIMEOUT, CanaryKind, Victim
+from recovery.drill.canary_actor import DELAY, HOLD, WORKER_TIMEOUT, CanaryKind, Victim
 from recovery.drill.drill_report import measured
 from recovery.drill.sightings import Canary, Probe, ProbeOutcome, PromisedTime, Step
 from recovery.records import Decision, DecisionState

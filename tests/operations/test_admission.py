@@ -66,7 +66,7 @@ def test_of_two_at_once_one_begins(world: Ordering, monkeypatch: pytest.MonkeyPa
 def test_one_that_begins_meanwhile_is_seen(world: Ordering, monkeypatch: pytest.MonkeyPatch) -> None:
     """The younger one begins between the older one's look at it and the word that it is refused."""
     older, younger = two(world)
-    real, told = advance.conflict.__globals__["refuse"], list[str]()
+    real, told = advance.refuse, list[str]()
 
     def paused(resources: object, operation: Operation, why: str) -> Operation | None:
         if operation.id == younger.id and not told:
@@ -76,7 +76,7 @@ def test_one_that_begins_meanwhile_is_seen(world: Ordering, monkeypatch: pytest.
             world.store.operations.save(running.evolve(state=RUNNING, phase=Phase.APPLY), 5.0)
         return real(resources, operation, why)
 
-    monkeypatch.setitem(advance.conflict.__globals__, "refuse", paused)
+    monkeypatch.setattr(advance, "refuse", paused)
     admitting = younger.evolve(state=OperationState.ADMITTING)
     assert world.store.operations.save(admitting, 5.0)
     with pytest.raises(InputError, match=f"operation {younger.id} .*running"):

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from recovery.operations import advance, commands, hold, pages, work
+from recovery.operations import advance, commands, pages, work
 from recovery.operations.kinds import base, kind_of, repairing
 from recovery.records import OperationState, ProcessState, ResultState
 from recovery.settings import Settings
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.thorough
 def world(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> Ordering:
     for module in (advance, commands):
         monkeypatch.setattr(module, "LOOK_EVERY", 0.1)
-    for module in (work, hold):
+    for module in (work, pages):
         monkeypatch.setattr(module, "LEASE", 0.2)
     monkeypatch.setattr(work, "RETRY_AFTER", 0.1)
     for kind in (base.Kind, repairing.RepairAll):

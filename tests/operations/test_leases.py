@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from recovery import operations
-from recovery.operations import hold, pages
+from recovery.operations import pages
 from recovery.operations.kinds import checking
 from recovery.operations.kinds.base import Kind, Planned
 from recovery.operations.kinds.checking import CheckAll
@@ -23,7 +23,7 @@ from tests.waiting import wait_until
 
 @pytest.fixture
 def world(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> Ordering:
-    monkeypatch.setattr(hold, "RENEW", 0.0)
+    monkeypatch.setattr(pages, "RENEW", 0.0)
     return Ordering(emptied)
 
 

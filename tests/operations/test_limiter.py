@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from recovery import operations
-from recovery.operations.hold import Hold
+from recovery.operations.pages import Hold
 from recovery.records import Operation, OperationState, Phase
 from recovery.settings import Settings
 from tests.operations.ordering import Ordering

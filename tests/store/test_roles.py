@@ -15,7 +15,7 @@ from pymongo.errors import OperationFailure
 
 from recovery import Recovery
 from recovery.cli.main import execute
-from recovery.drill.canary_orders import CanaryKind
+from recovery.drill.canary_actor import CanaryKind
 from recovery.drill.flock import Flock
 from recovery.drill.readiness import muster
 from recovery.engine import Keys

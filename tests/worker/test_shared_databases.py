@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from recovery import InputError, Recovery, Settings
-from recovery.drill.canary_orders import CANARY
 from recovery.errors import SettingsError
 from recovery.records import ActorPreferences
+from recovery.records.ids import CANARY
 from recovery.settings import load
 from recovery.store.lifecycle.actors import KeptSettings
 from recovery.worker.serving_canary import add_canary
