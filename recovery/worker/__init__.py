@@ -12,7 +12,7 @@ folder of ours (`metrics_folder`).
 
 import sys
 
-from recovery.worker.metrics_folder import keep_metrics
+from recovery.metrics_folder import keep_metrics
 
 _first = "prometheus_client" not in sys.modules
 keep_metrics()

@@ -10,13 +10,13 @@ from typing import Any
 from celery import Celery, bootsteps, signals
 from celery.worker.consumer import Gossip, Mingle
 
-from recovery import tracing
+from recovery import metrics_folder, tracing
 from recovery.engine import Recovery
 from recovery.errors import RecoveryError
 from recovery.metrics import counting
 from recovery.queue import parse_id, signer
 from recovery.records.ids import CANARY
-from recovery.worker import control, metrics_folder
+from recovery.worker import control
 from recovery.worker.beat import keep_short, sign
 from recovery.worker.celery_config import SPARK_QUEUE
 from recovery.worker.celery_tasks import Running, WorkerParts

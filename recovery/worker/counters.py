@@ -27,7 +27,7 @@ from prometheus_client import REGISTRY, values
 from prometheus_client.mmap_dict import MmapedDict, mmap_key
 
 from recovery.log_lines import Seldom
-from recovery.worker.metrics_folder import FOLDER, make_folder
+from recovery.metrics_folder import FOLDER, make_folder
 
 SIZE = 1 << 16
 """Bytes that a file begins with."""

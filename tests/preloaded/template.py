@@ -20,9 +20,9 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 import recovery.worker
+from recovery import metrics_folder as folder
 from recovery.metrics import WORKERS_LOST
 from recovery.settings import current
-from recovery.worker import metrics_folder as folder
 
 MOST = 1_000_000
 """Bytes of an order."""
