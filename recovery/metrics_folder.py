@@ -16,19 +16,20 @@ from pathlib import Path
 from recovery.errors import SettingsError
 from recovery.settings import load
 
-FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""Environment variable: the folder of the files, as prometheus-client has it."""
-PREFIX = "recovery-metrics-"
-"""Folders of this name are made by workers, for themselves."""
+MULTIPROC_DIR = "PROMETHEUS_MULTIPROC_DIR"
+"""Environment variable: the folder in which prometheus-client keeps files of what many processes count."""
+FOLDER_PREFIX = "recovery-metrics-"
+"""Folders of this name are made by workers, for themselves. After it comes the pid: by that the next worker knows
+what one that was killed has left."""
 OFF = 0
 """The setting `metrics_port` of a worker whose metrics nobody asks for."""
 
 
 def keep_metrics() -> None:
     """Name a folder in the environment, unless one is named there, or no metrics are served, or none can be made."""
-    if FOLDER not in os.environ and _are_served():
+    if MULTIPROC_DIR not in os.environ and _are_served():
         with suppress(OSError):  # `why_none` has the reason for whoever serves them
-            os.environ[FOLDER] = _made()
+            os.environ[MULTIPROC_DIR] = _made()
 
 
 def why_none() -> str:
@@ -49,13 +50,13 @@ def _are_served() -> bool:
 
 def _made() -> str:
     temporary = Path(tempfile.gettempdir())
-    for left in temporary.glob(f"{PREFIX}*"):
-        pid = left.name.removeprefix(PREFIX).partition("-")[0]
+    for left in temporary.glob(f"{FOLDER_PREFIX}*"):
+        pid = left.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
         # Our own number, before we made one, was another's: the main process of a container is always 1.
         if pid.isdigit() and (int(pid) == os.getpid() or not Path(f"/proc/{pid}").exists()):
             _remove_unless_held(left)
     while True:
-        made = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+        made = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-"))
         hold(made)
         if made.exists():  # else another one had taken it for left behind, before it was held
             return str(made)
@@ -82,7 +83,7 @@ def make_folder(folder: Path) -> None:
     except FileExistsError:
         found = folder.lstat()
         # Anybody may make a folder of this name in a temporary folder.
-        if folder.name.startswith(PREFIX) and not (stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()):
+        if folder.name.startswith(FOLDER_PREFIX) and not (stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()):
             raise PermissionError(0, "it belongs to somebody else") from None
 
 

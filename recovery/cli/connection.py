@@ -12,14 +12,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from recovery.errors import ServerUnavailable
+from recovery.metrics_folder import MULTIPROC_DIR
 from recovery.settings import Settings, load
 
 if TYPE_CHECKING:  # a command that asks nothing of the servers does without their drivers
     from recovery.engine import Resources
     from recovery.metrics.carried_counts import Counted
 
-FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""Environment variable: where prometheus-client keeps files of what many processes count."""
 TIME_LIMIT = 2.0
 """Seconds to leave what was counted. It is not what the operator waits for."""
 
@@ -85,7 +84,7 @@ def _counts() -> bool:
 def count_in_memory() -> None:
     """Have this command write no files of what it counts, though the environment names a folder for them: `leave` has
     it counted, and the folder may not be there."""
-    if FOLDER in os.environ and "prometheus_client" not in sys.modules:
+    if MULTIPROC_DIR in os.environ and "prometheus_client" not in sys.modules:
         from prometheus_client import values
 
         values.ValueClass = values.MutexValue

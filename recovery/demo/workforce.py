@@ -13,6 +13,7 @@ from pathlib import Path
 from recovery.demo.app import APP, app
 from recovery.demo.chaos import Chaos
 from recovery.errors import ServerError
+from recovery.metrics_folder import MULTIPROC_DIR
 from recovery.stack import ChildProcess, Stack
 from recovery.store import Store
 from recovery.worker.celery_config import SPARK_QUEUE
@@ -172,4 +173,4 @@ class Workforce:
     def _environment(self) -> dict[str, str]:
         folder = self._metrics / str(next(self._hired))
         folder.mkdir()
-        return {**self._env, "PROMETHEUS_MULTIPROC_DIR": str(folder)}
+        return {**self._env, MULTIPROC_DIR: str(folder)}

@@ -21,7 +21,7 @@ from recovery import metrics
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
 from recovery.errors import DamagedRecord, StoreUnavailable
-from recovery.metrics import counting
+from recovery.metrics.registry import count_requeued
 from recovery.records import Child, Decision, Outcome, Task, Trace
 from recovery.records.ids import new_pass, record_id, split_record_id
 from recovery.store import PORTION_BYTES, Queued, Store, portions
@@ -174,7 +174,7 @@ def requeue_unrun(resources: Resources, passes: Mapping[str, str], holder: str, 
     )
     if error is None or isinstance(error, StoreUnavailable):
         push(resources, queued)
-    counting.requeued("GIVEN_BACK", [one.actor for one in queued])
+    count_requeued("GIVEN_BACK", [one.actor for one in queued])
 
 
 def put_back(resources: Resources, actor: str, messages: Iterable[tuple[str, str]]) -> None:

@@ -34,6 +34,7 @@ from recovery.errors import PortTaken
 from recovery.log_lines import Seldom
 from recovery.metrics.answers import Messages
 from recovery.metrics.collectors import ServerCollector, Shared, WorkerCounts
+from recovery.metrics_folder import MULTIPROC_DIR, OFF
 from recovery.settings import Settings
 from recovery.store import Store
 
@@ -42,8 +43,6 @@ log = logging.getLogger(__name__)
 
 PORTS = range(9101, 9165)
 """Ports that are tried one after another if none is set: a worker takes the first that is free."""
-OFF = 0
-"""As the setting: no metrics are served."""
 
 MAX_CONNECTIONS = 16
 """Some Prometheus servers that scrape at once, and people; of a worker's 1,024 descriptors nothing."""
@@ -68,7 +67,7 @@ def serve(settings: Settings, store: Store, broker: Messages) -> MetricsServer |
         return None
     registry = CollectorRegistry()
     in_files = values.ValueClass._multiprocess
-    registry.register(Shared(WorkerCounts(os.environ.get("PROMETHEUS_MULTIPROC_DIR") if in_files else None)))
+    registry.register(Shared(WorkerCounts(os.environ.get(MULTIPROC_DIR) if in_files else None)))
     registry.register(Shared(ServerCollector(store, broker)))
     server = _listening(settings, make_wsgi_app(registry))
     if server is not None:

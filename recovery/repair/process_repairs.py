@@ -18,7 +18,7 @@ from recovery.engine.end.abort import finish_abort
 from recovery.engine.end.breaking import list_interruption, mark, order_markers, remove_superseded
 from recovery.engine.end.fencing import finish_removal, take_off_marks
 from recovery.engine.end.redo import carry_out
-from recovery.metrics import counting
+from recovery.metrics.registry import count_ended
 from recovery.records import Decision, DecisionState, ErrorInfo, Process, ProcessState, Task
 from recovery.records.ids import record_id, split_record_id
 from recovery.repair.changed import Changed, of_batch, of_count, of_each, of_records
@@ -205,7 +205,7 @@ class ProcessRepairs:
             remove_superseded(self._resources, ids, error)
             self._unlist_counted(ids, error)
         metrics.PROCESS_TIMEOUTS.labels(process_type).inc(late)
-        counting.ended(ProcessState.BROKEN, processes[:late])  # where somebody was first at some, which is hardly ever
+        count_ended(ProcessState.BROKEN, processes[:late])  # where somebody was first at some, which is hardly ever
         return of_count(ids, late)
 
     def _unlist_counted(self, process_ids: Sequence[str], error: ErrorInfo) -> None:

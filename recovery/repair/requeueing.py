@@ -17,7 +17,7 @@ from recovery import metrics, tracing
 from recovery.engine import Resources, push
 from recovery.engine.end.fencing import withdraw_unwanted
 from recovery.limits import LONGEST
-from recovery.metrics import counting
+from recovery.metrics.registry import count_requeued, observe_all
 from recovery.records import Decision
 from recovery.records.ids import new_pass, split_record_id
 from recovery.repair.changed import Changed, of_records
@@ -118,7 +118,7 @@ class RequeueRepairs:
         if queued:
             repairing = tracing.repairing((wanted[one.id] for one in queued), self._store.decisions.claims)
             push(self._resources, queued)
-            counting.requeued(rule.value, [one.actor for one in queued])
+            count_requeued(rule.value, [one.actor for one in queued])
             tracing.repaired(rule.value, repairing)
             _observe_lag(wanted, queued)
             self._store.graphs.touch({split_record_id(one.id)[0] for one in queued})
@@ -152,4 +152,4 @@ def _observe_lag(wanted: Mapping[str, Decision], queued: Sequence[Queued]) -> No
         for one in queued
         if (deadline := wanted[one.id].recovery_time) is not None
     ]
-    counting.observe_all(metrics.LAG, lags)
+    observe_all(metrics.LAG, lags)

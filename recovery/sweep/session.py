@@ -34,6 +34,7 @@ from pyspark.sql import SparkSession, SQLContext
 
 import recovery
 from recovery.errors import SparkUnavailable
+from recovery.metrics_folder import FOLDER_PREFIX, MULTIPROC_DIR
 from recovery.settings import Settings
 
 LOOPBACK = "127.0.0.1"
@@ -41,11 +42,6 @@ TRIES = 4
 """How often a range is tried, as on a cluster; with a local master Spark's own default is once. A range whose
 MongoDB went away waits for it up to 20 s each time."""
 
-MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
-"""Where a worker's processes keep files of what they count. Executors have another folder, of no use to anybody: what
-they count is carried to the driver, and would be counted twice."""
-FOLDERS = "recovery-metrics-"
-"""By this name and the pid the next worker knows what one that was killed has left."""
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Where its JVM listens, told by spark-submit to what it starts. That JVM is not ours to end."""
 
@@ -115,7 +111,8 @@ def configuration(settings: Settings, counted: str | None = None) -> SparkConf:
         # This package, also where it is not installed.
         conf.setExecutorEnv("PYTHONPATH", str(Path(recovery.__file__).parents[1]))
         if counted is not None:
-            conf.setExecutorEnv(MULTIPROCESS, counted)
+            # Not our own: what executors count is carried to the driver, and would be counted twice.
+            conf.setExecutorEnv(MULTIPROC_DIR, counted)
     return conf
 
 
@@ -146,10 +143,10 @@ def _master(master: str) -> str:
 
 
 def _started(settings: Settings, words: IO[bytes]) -> tuple[SparkContext, Callable[[], None]]:
-    if MULTIPROCESS not in os.environ or not is_local(settings):
+    if MULTIPROC_DIR not in os.environ or not is_local(settings):
         context = _start(configuration(settings), settings, words)
         return context, lambda: _stop(context)
-    counted = tempfile.mkdtemp(prefix=f"{FOLDERS}{os.getpid()}-")
+    counted = tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-")
     try:
         context = _start(configuration(settings, counted), settings, words)
     except BaseException:

@@ -13,7 +13,7 @@ from celery.worker.consumer import Gossip, Mingle
 from recovery import metrics_folder, tracing
 from recovery.engine import Recovery
 from recovery.errors import RecoveryError
-from recovery.metrics import counting
+from recovery.metrics.registry import begin_at_zero
 from recovery.queue import parse_id, signer
 from recovery.records.ids import CANARY
 from recovery.worker import control
@@ -180,15 +180,15 @@ def _watch_children(worker: Any) -> Exits | None:
 def _serve_metrics(app: Recovery, *, pool_has_processes: bool) -> None:
     from recovery.metrics.exporter import serve
 
-    counting.begin(app.actors)
+    begin_at_zero(app.actors)
     if (
         pool_has_processes
         and app.settings.metrics_port != metrics_folder.OFF
-        and metrics_folder.FOLDER not in os.environ
+        and metrics_folder.MULTIPROC_DIR not in os.environ
     ):
         log.warning(
             "metrics lack what the pool's processes count, because %s: have TMPDIR, or %s, name a folder that this "
-            "worker may write to", metrics_folder.why_none(), metrics_folder.FOLDER,
+            "worker may write to", metrics_folder.why_none(), metrics_folder.MULTIPROC_DIR,
         )  # fmt: skip
     try:
         serve(app.settings, app.resources.store, app.resources.broker)

@@ -27,7 +27,7 @@ from prometheus_client import REGISTRY, values
 from prometheus_client.mmap_dict import MmapedDict, mmap_key
 
 from recovery.log_lines import Seldom
-from recovery.metrics_folder import FOLDER, make_folder
+from recovery.metrics_folder import MULTIPROC_DIR, make_folder
 
 SIZE = 1 << 16
 """Bytes that a file begins with."""
@@ -115,7 +115,7 @@ class CountedValue:
 
     def _begin(self) -> None:
         if self._kind not in self._files:
-            folder = os.environ.get(FOLDER)
+            folder = os.environ.get(MULTIPROC_DIR)
             path = Path(folder) / f"{self._kind}_{self._who}.db" if folder else None
             self._files[self._kind] = CounterFile(path)
         self._file = self._files[self._kind]
@@ -241,7 +241,7 @@ class CounterFile(MmapedDict):
         _said.warning(
             "the metrics of this process can't be written to %s (%s), and its latest counts are not served until they "
             "can; tasks are not affected. Free space there, or have %s name another folder",
-            self._path, reason, FOLDER,
+            self._path, reason, MULTIPROC_DIR,
         )  # fmt: skip
 
     def _store_used(self, memory: Any) -> None:

@@ -24,7 +24,7 @@ from celery.worker import state
 from recovery import tracing
 from recovery.engine import Recovery, push
 from recovery.errors import BrokerError, StoreError
-from recovery.metrics import counting
+from recovery.metrics.registry import count_requeued
 from recovery.records import Decision, DecisionState
 from recovery.records.ids import new_pass
 from recovery.repair import Repairer
@@ -132,7 +132,7 @@ class Drain:
                 lost = (decision for decision in working if decision.id in given)
                 repairing = tracing.repairing(lost, resources.store.decisions.claims)
                 push(resources, queued)
-                counting.requeued("GIVEN_BACK", [one.actor for one in queued])
+                count_requeued("GIVEN_BACK", [one.actor for one in queued])
                 tracing.repaired("GIVEN_BACK", repairing)
         except StoreError as error:
             log.warning("could not give back (%s): it is found once this worker's heartbeat is overdue", error)

@@ -21,7 +21,7 @@ from recovery.drill.sightings import Probe, PromisedTime, Step
 from recovery.engine import Slot, declare_schedules, outages
 from recovery.engine.operators.overrides import ProcessTypeOverrides
 from recovery.errors import StartRefused, StoreUnavailable
-from recovery.metrics.counting import observe_all
+from recovery.metrics.registry import observe_all
 from recovery.queue.message import UNSIGNED
 from recovery.records import ErrorInfo, Worker
 from recovery.records.ids import new_pass

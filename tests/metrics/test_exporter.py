@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from recovery import Recovery, Settings
+from recovery import Recovery, Settings, metrics_folder
 from recovery.demo.app import APP, collect, workflow, workflow_task
 from recovery.errors import PortTaken
 from recovery.metrics import collectors, exporter
@@ -138,7 +138,7 @@ def test_without_a_port_each_worker_takes_one_that_is_free(
 
 
 def test_none_are_served_where_they_are_off(measured: Settings) -> None:
-    settings = measured.model_copy(update={"metrics_port": exporter.OFF})
+    settings = measured.model_copy(update={"metrics_port": metrics_folder.OFF})
     assert exporter.serve(settings, Store(settings), Broker(settings.broker_url)) is None
 
 

@@ -16,7 +16,7 @@ from recovery.engine.end.breaking import break_process, lift_marker
 from recovery.engine.isolation import tell
 from recovery.engine.resources import Resources
 from recovery.errors import DamagedRecord, TooLarge
-from recovery.metrics import counting
+from recovery.metrics.registry import count_ended
 from recovery.records import ErrorInfo, Outcome, Process, ProcessState, values
 from recovery.records.ids import START_TASK, is_process_id, record_id, split_record_id, started_at
 from recovery.store import portions
@@ -124,7 +124,7 @@ def _finish(resources: Resources, results: Mapping[str, str], processes: Iterabl
     over: dict[str, bool] = {}
     for (epoch, reopened), alike in lives.items():
         ends = resources.store.processes.finish({key: results[key] for key in alike}, epoch, reopened)
-        counting.ended(ProcessState.FINISHED, [alike[key] for key in ends.by_this])
+        count_ended(ProcessState.FINISHED, [alike[key] for key in ends.by_this])
         for _ in ends.by_this:
             tracing.event("process finished")
         over |= {key: key in ends.by_this for key in ends.there}

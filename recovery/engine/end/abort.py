@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from recovery import metrics
 from recovery.engine.resources import Resources
-from recovery.metrics import counting
+from recovery.metrics.registry import count_ended
 from recovery.records import UNENDED_PROCESSES, ErrorInfo, Process, ProcessState
 from recovery.records.decision import ABORTED
 from recovery.records.ids import new_pass
@@ -59,7 +59,7 @@ def _error(reason: str) -> ErrorInfo:
 
 def _finish(resources: Resources, process_ids: Sequence[str], ended: Sequence[Process]) -> int:
     """`ended`: as many as were aborted, and which they are but where somebody else was first at some."""
-    counting.ended(ProcessState.ABORTED, ended)
+    count_ended(ProcessState.ABORTED, ended)
     metrics.OPERATIONS.labels("abort").inc(len(ended))
     finish_abort(resources, process_ids)
     return len(ended)

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from recovery import tracing
 from recovery.engine.resources import Resources
 from recovery.errors import InputError
-from recovery.metrics import counting
+from recovery.metrics.registry import count_ended
 from recovery.records import (
     ENDED_PROCESSES,
     ErrorInfo,
@@ -57,7 +57,7 @@ def break_off(resources: Resources, process: Process, error: ErrorInfo, *, resta
     marker = order_markers(resources, [process], error)
     ended = resources.store.processes.break_(process.id, process.epoch, error, process.reopened, marker)
     if ended:
-        counting.ended(ProcessState.BROKEN, [process])
+        count_ended(ProcessState.BROKEN, [process])
         tracing.event("process broken", error_kind=error.kind)
         if marker is not None:
             mark(resources, [process.id])

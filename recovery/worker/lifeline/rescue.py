@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from recovery import metrics
 from recovery.engine import LastRun, Recovery, push, tell
 from recovery.errors import BrokerError, StoreError
-from recovery.metrics import counting
+from recovery.metrics.registry import count_requeued
 from recovery.records.ids import new_pass
 from recovery.repair import Repairer
 from recovery.scan import rescue
@@ -112,7 +112,7 @@ class Rescue:
         resources, count = self._app.resources, 0
         while queued := resources.store.requeues.requeue_unbegun(holder, last.decision_id, PAGE, new_pass()):
             push(resources, queued)
-            counting.requeued("GIVEN_BACK", [one.actor for one in queued])
+            count_requeued("GIVEN_BACK", [one.actor for one in queued])
             count += len(queued)
         return count
 
