@@ -19,6 +19,7 @@ from recovery.records import (
     Graph,
     Process,
     Task,
+    shapes_of,
 )
 from recovery.rules.findings import Finding, Repair, Rule, Snapshot
 
@@ -26,17 +27,12 @@ SPOILT = (DamagedRecord, TypeError, ValueError, AttributeError, KeyError, Overfl
 """What comes of records that another program wrote: they can't be read, or hold what no rule can compare."""
 
 DROPPABLE: Mapping[str, frozenset[str]] = {
-    # Counters begin anew. Times and holders serve to find what is overdue, which the decision is at once. A call is a
-    # copy, the Task names the actor, the process has the epoch, and the cycle of retries begins anew. A task whose
-    # delay can't be read starts at once. Refusals are counted anew. The state shows in what stands beside it. What a
-    # task is pinned to, its process has.
-    Decision.__name__: frozenset(
-        (
-            *("actor", "epoch", "attempts", "timeouts", "losses", "lostAttempt", "retry", "call", "pass", "worker"),
-            *("enqueuedAt", "queuedAt", "claimedAt", "recoveryTime", "pacedTo", "version"),
-            *("inBatch", "alone", "fresh", "eta", "delay", "state", "refused", "pinnedTo"),
-        )
-    ),
+    # All but what it came to, which life it is in, and whether its error breaks the process. Counters begin anew. Times
+    # and holders serve to find what is overdue, which the decision is at once. A call is a copy, the Task names the
+    # actor, the process has the epoch, and the cycle of retries begins anew. A task whose delay can't be read starts at
+    # once. Refusals are counted anew. The state shows in what stands beside it. What a task is pinned to, its process
+    # has.
+    Decision.__name__: frozenset(shapes_of(Decision)) - {"_id", "outcome", "children", "restarts", "fallible"},
     # The id says when the process was started, the graph has its epoch, and the start task its retry policy.
     Process.__name__: frozenset(
         (

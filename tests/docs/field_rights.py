@@ -3,7 +3,8 @@
     python -m tests.docs.field_rights      # writes it into docs/field-rights.md
 
 The fields are those of the records, and who may write them is what `recovery.store.roles` says. What comes of it is
-written here, for each field that clients can write: a field without a word is an error.
+written here. A field that clients can change needs a word of its own; of records that clients can only add one word is
+for all fields that are not named.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ _OWN = "Of what it starts itself it chooses this anyway."
 _OTHERS = "Of another's process: "
 _NEW = "Of a record that it adds under an id that is free: "
 _SHOWN = "Is shown, and decides nothing."
+
+OTHER = "any other"
+"""Stands for each field of a collection that EFFECTS does not name. Only for records that clients can't change."""
 
 EFFECTS: dict[str, dict[str, str]] = {
     schema.PROCESSES: {
@@ -63,10 +67,7 @@ EFFECTS: dict[str, dict[str, str]] = {
     },
     schema.TASKS: {
         "_id": f"{_NEW}it belongs to that process, and runs once its graph names it, which the client can't change.",
-        **dict.fromkeys(
-            ("actor", "args", "parent", "epoch", "deps", "dependents", "unlocks", "fallible", "retry", "context"),
-            f"{_NEW}read once its decision is claimed.",
-        ),
+        OTHER: f"{_NEW}read once its decision is claimed.",
     },
     schema.DECISIONS: {
         "_id": f"{_NEW}it belongs to that process, which may be another's: the ids of tasks that are not there yet can "
@@ -83,34 +84,11 @@ EFFECTS: dict[str, dict[str, str]] = {
         "worker": f"{_NEW}it is taken for that worker's, and requeued when that is gone.",
         "recoveryTime": f"{_NEW}it is looked at then.",
         "pacedTo": f"{_NEW}it is not looked at sooner.",
-        **dict.fromkeys(
-            (
-                *("attempts", "timeouts", "losses", "lostAttempt", "inBatch", "alone", "restarts", "fallible", "call"),
-                *(
-                    "eta",
-                    "delay",
-                    "enqueuedAt",
-                    "queuedAt",
-                    "claimedAt",
-                    "retry",
-                    "refused",
-                    "trace",
-                    "version",
-                    "pinnedTo",
-                ),
-            ),
-            f"{_NEW}as of a task that the client starts.",
-        ),
+        OTHER: f"{_NEW}as of a task that the client starts.",
     },
     schema.GRAPHS: {
         "_id": f"{_NEW}of a process whose start is not registered yet: its start does not begin, and a look mends it.",
-        **dict.fromkeys(
-            (
-                *("epoch", "notFinished", "links", "finished", "failed", "restarted", "aborted", "idleTimeout"),
-                *("version", "touchedAt", "recoveryTime"),
-            ),
-            f"{_NEW}the same; it is made again from the decisions where it contradicts them.",
-        ),
+        OTHER: f"{_NEW}the same; it is made again from the decisions where it contradicts them.",
     },
     schema.LEFT_COUNTS: dict.fromkeys(("_id", "at", "samples"), "Metrics count this; nothing is decided by it."),
 }
@@ -134,7 +112,11 @@ def fields() -> Iterator[tuple[str, str, str]]:
     for collection, kind in definitions.KINDS.items():
         names = list(shapes_of(kind))
         if roles.ROLES[roles.CLIENT].get(collection, frozenset()) & {"insert", "update", "remove"}:
-            yield from ((collection, f"`{name}`", EFFECTS[collection][name]) for name in names)
+            effects = EFFECTS[collection]
+            named = [name for name in names if name in effects or OTHER not in effects]
+            yield from ((collection, f"`{name}`", effects[name]) for name in named)
+            if OTHER in effects:
+                yield collection, OTHER, effects[OTHER]
         else:
             yield collection, ", ".join(f"`{name}`" for name in names), CLOSED
 
