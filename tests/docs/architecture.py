@@ -1,9 +1,10 @@
-"""The picture and the table of docs/architecture.md: the rooms of the code, and who imports whom.
+"""The pictures and the table of docs/architecture.md: the rooms of the code, and who imports whom.
 
     python -m tests.docs.architecture      # writes them into the page
 
 A room is a package of `recovery`, or one of its modules; those that import nothing of ours but each other are shown as
-one. An arrow that follows from others is left out. `test_docs` fails while the page is not what this would write.
+one. The engine's packages have a picture of their own, without its single modules but for `app` and `steps`. An arrow
+that follows from others is left out. `test_docs` fails while the page is not what this would write.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import grimp
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "architecture.md"
+ENGINE = ROOT / "recovery" / "engine"
 FLOOR = "errors, settings and other single modules"
 DRIVERS = {"pymongo": "MongoDB", "redis": "Redis", "celery": "Celery", "pyspark": "Spark"}
 """{what a driver is imported as: what it speaks to}."""
@@ -51,7 +53,7 @@ def room(module: str) -> str:
     return name if (ROOT / "recovery" / name).is_dir() else FLOOR
 
 
-def arrows(imports: Mapping[str, set[str]]) -> list[tuple[str, str]]:
+def arrows(imports: Mapping[str, set[str]], names: Sequence[str]) -> list[tuple[str, str]]:
     """Those that follow from no others: between them all that may be reached is reached."""
 
     def reached(start: str) -> set[str]:
@@ -65,18 +67,23 @@ def arrows(imports: Mapping[str, set[str]]) -> list[tuple[str, str]]:
 
     return [
         (here, there)
-        for here in order()
-        for there in sorted(imports.get(here, ()), key=[*order(), *DRIVERS].index)
+        for here in names
+        for there in sorted(imports.get(here, ()), key=[*names, *DRIVERS].index)
         if there in DRIVERS or not any(there in reached(other) for other in imports[here] - {there})
     ]
 
 
 def order() -> list[str]:
     """The rooms from the top down, as import-linter holds them to it."""
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    (layers,) = (one["layers"] for one in contracts if one.get("containers") == ["recovery"])
-    modules = [f"recovery.{name.strip()}" for layer in layers for name in layer.split("|") if name != "__main__"]
+    modules = [f"recovery.{name}" for name in layers("recovery") if name != "__main__"]
     return list(dict.fromkeys(map(room, ["workers", *modules])))
+
+
+def layers(package: str) -> list[str]:
+    """What a package consists of, from the top down, by its contract."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (found,) = (one["layers"] for one in contracts if one.get("containers") == [package])
+    return [name.strip() for layer in found for name in layer.split("|")]
 
 
 def picture() -> str:
@@ -84,8 +91,24 @@ def picture() -> str:
     lines = ["flowchart TD"]
     lines += [f'    {_key(name)}["{name}"]' for name in order()]
     lines += [f'    {driver}(["{server}"])' for driver, server in DRIVERS.items()]
-    for here, there in arrows(rooms()):
+    for here, there in arrows(rooms(), order()):
         lines.append(f"    {_key(here)} {'-.->' if there in DRIVERS else '-->'} {_key(there)}")
+    return "\n".join(lines)
+
+
+def inside_engine() -> str:
+    """The engine's packages, `app` above them and `steps` among them, as Mermaid draws it."""
+    graph = grimp.build_graph("recovery")
+    names = [name for name in layers("recovery.engine") if (ENGINE / name).is_dir() or name in ("app", "steps")]
+    imports: dict[str, set[str]] = defaultdict(set)
+    for module in graph.find_descendants("recovery.engine"):
+        for imported in graph.find_modules_directly_imported_by(module):
+            here, there = (one.removeprefix("recovery.engine.").partition(".")[0] for one in (module, imported))
+            if here != there and {here, there} <= {*names}:
+                imports[here].add(there)
+    # A node that is called `end` would end a part of the picture.
+    lines = ["flowchart TD", *(f'    engine_{name}["{name}"]' for name in names)]
+    lines += [f"    engine_{here} --> engine_{there}" for here, there in arrows(imports, names)]
     return "\n".join(lines)
 
 
@@ -104,11 +127,16 @@ def table() -> str:
 
 def page(text: str) -> str:
     """The page with its generated parts made anew."""
-    for part, made in (("rooms", f"```mermaid\n{picture()}\n```"), ("table of rooms", table())):
+    parts = {"rooms": _mermaid(picture()), "table of rooms": table(), "inside the engine": _mermaid(inside_engine())}
+    for part, made in parts.items():
         begin, end = f"<!-- generated: {part} -->\n", f"<!-- end of {part} -->"
         before, rest = text.split(begin)
         text = f"{before}{begin}\n{made}\n\n{end}{rest.split(end)[1]}"
     return text
+
+
+def _mermaid(drawn: str) -> str:
+    return f"```mermaid\n{drawn}\n```"
 
 
 def _key(name: str) -> str:

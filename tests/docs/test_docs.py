@@ -122,7 +122,7 @@ def test_the_architecture_is_what_the_imports_say() -> None:
 def test_the_picture_leaves_out_what_follows() -> None:
     imports = {"cli": {"worker", "store", "pymongo"}, "worker": {"store"}, "store": {"pymongo"}}
     drawn = [("cli", "worker"), ("cli", "pymongo"), ("worker", "store"), ("store", "pymongo")]
-    assert architecture.arrows(imports) == drawn
+    assert architecture.arrows(imports, architecture.order()) == drawn
 
 
 def test_the_default_policy_is_shown_as_it_is() -> None:
