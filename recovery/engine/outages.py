@@ -31,8 +31,7 @@ from recovery.addresses import public
 from recovery.engine.resources import Resources
 from recovery.retry import BestEffort, ServerCall
 from recovery.retry.breaker import CircuitBreaker
-from recovery.retry.catalogues.own import by_driver
-from recovery.retry.in_place import call, guarded
+from recovery.retry.in_place import by_driver, call, guarded
 from recovery.retry.strategies import Stop, Until
 from recovery.waits import waits
 

@@ -14,10 +14,9 @@ from recovery.exports import exported
 
 if TYPE_CHECKING:
     from recovery.retry.catalogue import Catalogue, Catalogues, Classified, Entry, classify
-    from recovery.retry.catalogues import SHIPPED, shipped
+    from recovery.retry.catalogues import SHIPPED, in_use, of_class, shipped
     from recovery.retry.codes import GENERIC_ERROR, ErrorClass, ErrorCode, ErrorMap
     from recovery.retry.explain import ErrorExplanation, explain_code, explain_couchbase, explain_error, explain_reason
-    from recovery.retry.extending import in_use, of_class
     from recovery.retry.orchestrator import Ruling, Verdict, controlled_backoff, maybe_retry
     from recovery.retry.policy import Backoff, Cycle, follow
     from recovery.retry.reasons import REASONS, Reason, reason_of
@@ -64,10 +63,9 @@ __getattr__ = exported(
     __name__,
     {
         "catalogue": "Catalogue Catalogues Classified Entry classify",
-        "catalogues": "SHIPPED shipped",
+        "catalogues": "SHIPPED in_use of_class shipped",
         "codes": "GENERIC_ERROR ErrorClass ErrorCode ErrorMap",
         "explain": "ErrorExplanation explain_code explain_couchbase explain_error explain_reason",
-        "extending": "in_use of_class",
         "orchestrator": "Ruling Verdict controlled_backoff maybe_retry",
         "policy": "Backoff Cycle follow",
         "reasons": "REASONS Reason reason_of",

@@ -15,8 +15,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from recovery.retry.breaker import CircuitBreaker, CircuitOpen
-from recovery.retry.catalogue import Classified, classify
+from recovery.retry.catalogue import Catalogue, Classified, Entry, classify
 from recovery.retry.catalogues import SHIPPED
+from recovery.retry.catalogues.mongodb import MONGODB
+from recovery.retry.catalogues.redis import REDIS
 from recovery.retry.codes import ErrorCode
 from recovery.retry.orchestrator import Verdict, decided, maybe_retry
 from recovery.retry.reasons import (
@@ -26,6 +28,7 @@ from recovery.retry.reasons import (
     SERVICE_NOT_AVAILABLE,
     SOCKET_CLOSED_WHILE_IN_FLIGHT,
     STATE_CHANGED_IN_FLIGHT,
+    TIMEOUT_IN_FLIGHT,
     Stage,
 )
 from recovery.retry.strategies import Request
@@ -35,6 +38,20 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 OPEN = ErrorCode(20001, "CIRCUIT_BREAKER_OPEN", "The circuit breaker is open, so nothing was sent")
+
+AWAY = ErrorCode(20002, "SERVER_AWAY", "A server that we need does not answer")
+TIMED_OUT = ErrorCode(20003, "SERVER_TIMED_OUT", "A server that we need did not answer in time")
+BROKER = ErrorCode(20004, "BROKER_FAILED", "Redis did not do what it was asked for")
+
+_DRIVERS = (MONGODB, REDIS)
+_SERVERS = Catalogue(
+    "servers",
+    (
+        Entry(TIMED_OUT, TIMEOUT_IN_FLIGHT, types=frozenset({"recovery.errors.StoreTimeout"})),
+        Entry(AWAY, NODE_NOT_AVAILABLE, types=frozenset({"recovery.errors.ServerUnavailable"})),
+        Entry(BROKER, SERVICE_NOT_AVAILABLE, types=frozenset({"recovery.errors.BrokerError"})),
+    ),
+)
 
 _AWAY = {
     NODE_NOT_AVAILABLE, SERVICE_NOT_AVAILABLE, SOCKET_CLOSED_WHILE_IN_FLIGHT, NOT_PRIMARY, STATE_CHANGED_IN_FLIGHT,
@@ -48,6 +65,13 @@ Classify = Callable[[BaseException], Classified]
 def by_shipped(error: BaseException) -> Classified:
     """What an error is by the catalogues that are shipped."""
     return classify(error, SHIPPED)
+
+
+def by_driver(error: BaseException) -> Classified:
+    """What an error of a server is, for our own calls: what the driver's error was that it was raised from, else what
+    its kind says. Of no use for actors: they are asked with all catalogues that are in use."""
+    found = classify(error, _DRIVERS)
+    return found if found.catalogue is not None else classify(error, (_SERVERS,))
 
 
 def call(

@@ -164,8 +164,7 @@ def _change_validator(database: Database[Document], name: str, validator: Docume
     """Refused while an index of the collection is built, for instance by another worker that started with us: tried
     again for that alone, since what the caller does about a server that is away is its own affair."""
     from recovery.retry import BestEffort, ServerCall  # only who creates collections needs it
-    from recovery.retry.catalogues.own import by_driver
-    from recovery.retry.in_place import call
+    from recovery.retry.in_place import by_driver, call
     from recovery.retry.reasons import SERVER_OVERLOADED
     from recovery.retry.strategies import Stop, Until
 

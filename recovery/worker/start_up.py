@@ -21,8 +21,7 @@ from recovery.engine.resources import Queueing
 from recovery.errors import RecoveryError, SettingsError, StoreDenied
 from recovery.records.ids import CANARY
 from recovery.retry import BestEffort, ServerCall
-from recovery.retry.catalogues.own import by_driver
-from recovery.retry.in_place import call
+from recovery.retry.in_place import by_driver, call
 from recovery.store import Store, check_server, roles
 from recovery.store.parts import load_all
 

@@ -12,7 +12,7 @@ import pytest
 
 from recovery import Recovery, Settings
 from recovery.errors import InputError, SettingsError
-from recovery.retry import Catalogue, Entry, ErrorCode, classify, extending, in_use, of_class, reason_of
+from recovery.retry import Catalogue, Entry, ErrorCode, catalogues, classify, in_use, of_class, reason_of
 from recovery.retry.reasons import HTTP_TOO_MANY_REQUESTS, UNKNOWN
 from tests.cli.command import ROOT, command, environment
 
@@ -37,11 +37,11 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         (told / "entry_points.txt").write_text(f"[recovery.catalogues]\n{name} = {name}:{point}\n")
         monkeypatch.syspath_prepend(tmp_path)
         monkeypatch.delitem(sys.modules, name, raising=False)
-        extending._installed.cache_clear()
+        catalogues._installed.cache_clear()
         return tmp_path
 
     yield installed
-    extending._installed.cache_clear()
+    catalogues._installed.cache_clear()
 
 
 def test_a_class_is_classified_by_a_decorator_with_its_subclasses() -> None:
@@ -135,9 +135,9 @@ def test_a_broken_distribution_is_named(install: Install, settings: Settings, so
 
 
 def test_an_entry_point_without_a_distribution_is_named_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("ledger", "no_such_module:CATALOGUE", extending.GROUP)
-    monkeypatch.setattr(extending, "entry_points", lambda group: [point] if group == extending.GROUP else [])
-    extending._installed.cache_clear()
+    point = EntryPoint("ledger", "no_such_module:CATALOGUE", catalogues.GROUP)
+    monkeypatch.setattr(catalogues, "entry_points", lambda group: [point] if group == catalogues.GROUP else [])
+    catalogues._installed.cache_clear()
     with pytest.raises(SettingsError) as raised:
         in_use()
     assert str(raised.value) == (

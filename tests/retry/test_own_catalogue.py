@@ -8,7 +8,7 @@ from pymongo import errors as of_pymongo
 from recovery.errors import BrokerError, InputError, ServerUnavailable, StoreTimeout
 from recovery.retry import Classified, ErrorCode
 from recovery.retry.catalogues.mongodb import AWAY as MONGODB_AWAY
-from recovery.retry.catalogues.own import AWAY, BROKER, TIMED_OUT, by_driver
+from recovery.retry.in_place import AWAY, BROKER, TIMED_OUT, by_driver
 from recovery.retry.reasons import NODE_NOT_AVAILABLE, SERVICE_NOT_AVAILABLE, TIMEOUT_IN_FLIGHT, Reason
 
 

@@ -14,7 +14,7 @@ from pymongo.collection import Collection
 from pymongo.errors import PyMongoError
 
 from recovery.errors import StoreError
-from recovery.retry.catalogues.own import by_driver
+from recovery.retry.in_place import by_driver
 from recovery.settings import Settings
 from recovery.stack import ReplicaSet
 from recovery.store.driver_errors import ours

@@ -12,7 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from recovery.queue.redis_connection import ours
-from recovery.retry.catalogues.own import by_driver
+from recovery.retry.in_place import by_driver
 from recovery.settings import Settings
 from recovery.stack.servers import Valkey
 from tests.retry.outcome import Outcome, caught, outcome

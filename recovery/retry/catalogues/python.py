@@ -1,5 +1,9 @@
-"""Errors of Python itself, by class and by the operating system's number. Codes from 21000 on; 41000 what waiting
-does not cure."""
+"""Errors that every actor may meet, whatever it uses: Python's own, and those of `recovery.errors`.
+
+Python's are known by their class and by the operating system's number. Codes from 21000 on; 41000 what waiting does not
+cure. `OWN` is what actors get from this library: codes 10101, from 25000 and from 45000 on. That a server is away is
+not in it, because such an error was raised from the driver's error, which says more.
+"""
 
 from __future__ import annotations
 
@@ -70,5 +74,27 @@ PYTHON = Catalogue(
         ),
         Entry(BUSY, RESOURCE_BUSY, types=frozenset({"builtins.BlockingIOError"})),
         Entry(BUSY, RESOURCE_BUSY, types=frozenset({"builtins.OSError"}), numbers=frozenset(_BUSY)),
+    ),
+)
+
+INVALID_INPUT = ErrorCode(
+    10101, "INVALID_INPUT", "What the actor gave can't be used, or is refused; nothing was changed"
+)
+RESULT_TIMEOUT = ErrorCode(25001, "RESULT_TIMEOUT", "A process that the actor waits for goes on")
+PROCESS_BROKEN = ErrorCode(45001, "PROCESS_BROKEN", "A process that the actor waits for ended without a result")
+DAMAGED_RECORD = ErrorCode(45002, "DAMAGED_RECORD", "A record can't be read")
+
+
+def _named(*names: str) -> frozenset[str]:
+    return frozenset(f"recovery.errors.{name}" for name in names)
+
+
+OWN = Catalogue(
+    "recovery",
+    (
+        Entry(INVALID_INPUT, UNKNOWN, types=_named("InputError", "SettingsError")),
+        Entry(RESULT_TIMEOUT, TIMEOUT_IN_FLIGHT, types=_named("ResultTimeout")),
+        Entry(PROCESS_BROKEN, UNKNOWN, types=_named("ProcessBroken")),
+        Entry(DAMAGED_RECORD, UNKNOWN, types=_named("DamagedRecord")),
     ),
 )
