@@ -8,6 +8,7 @@ import importlib
 import inspect
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from recovery import errors
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(path for package in ("recovery", "workers") for path in (ROOT / package).rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
 TEXTS = [path for folder in (".", "docs") for path in (ROOT / folder).glob("*.md")]
 LONGEST = 400
 
@@ -136,6 +138,27 @@ def test_a_package_tells_the_design_of_its_room() -> None:
 def test_a_module_is_not_two() -> None:
     lengths = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
     assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
+
+
+def assigned_names(module: ast.Module) -> Iterator[str]:
+    """Names that the module's own statements assign or define."""
+    for node in module.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        for target in targets:
+            yield from (
+                one.id for one in ast.walk(target) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+            )
+
+
+def test_a_name_of_a_module_means_one_thing() -> None:
+    """Of two constants of one name the second holds for all who use either."""
+    counts = {path: Counter(assigned_names(tree(path))) for path in [*MODULES, *TESTS]}
+    twice = [f"{name_of(path)}: {name}" for path, names in counts.items() for name, count in names.items() if count > 1]
+    assert twice == []
 
 
 def test_no_modules_import_one_another() -> None:

@@ -22,7 +22,7 @@ from recovery.errors import InputError
 from recovery.records import given
 from recovery.records.ids import CANARY
 
-WANTED = "letters, digits, '_', '.', '+', '!' and '-', at most 50, a letter or digit first"
+_VERSION_WANTED = "letters, digits, '_', '.', '+', '!' and '-', at most 50, a letter or digit first"
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+!-]{0,49}")
 _HASH_DIGITS = 12
 
@@ -37,9 +37,8 @@ class HasFunction(Protocol):
 def checked_version(version: Any, argument: str = "version") -> str:
     """Return a version that an application can have. Raises InputError."""
     if not isinstance(version, str) or not _VERSION.fullmatch(version):
-        raise InputError(
-            f"Recovery({argument}={given.shown(version)}): the version of an application has {WANTED}, as in 1.4.0"
-        )
+        told = f"the version of an application has {_VERSION_WANTED}, as in 1.4.0"
+        raise InputError(f"Recovery({argument}={given.shown(version)}): {told}")
     return given.exact(version)
 
 
@@ -102,7 +101,7 @@ def _parameters(function: Callable[..., Any]) -> Iterable[str]:
     return (f"{one.kind.name} {one.name}{'=' if one.default is not one.empty else ''}" for one in parameters)
 
 
-WANTED = "letters, digits, '_', '.' and '-', at most 50, a letter or '_' first"
+_NAME_WANTED = "letters, digits, '_', '.' and '-', at most 50, a letter or '_' first"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,49}")
 _OTHER = re.compile(r"[^A-Za-z0-9_.-]")
 
@@ -110,7 +109,9 @@ _OTHER = re.compile(r"[^A-Za-z0-9_.-]")
 def checked_name(name: Any) -> str:
     """Return a name that an application can have. Raises InputError."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InputError(f"Recovery(name={given.shown(name)}): the name of an application has {WANTED}, as in shop")
+        raise InputError(
+            f"Recovery(name={given.shown(name)}): the name of an application has {_NAME_WANTED}, as in shop"
+        )
     return given.exact(name)
 
 

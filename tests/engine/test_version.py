@@ -40,7 +40,9 @@ def test_a_version_is_as_given() -> None:
 
 @pytest.mark.parametrize("version", ["", " 1", "1 2", "1\n", "v" * 51, "-1", 1.4, b"1"])
 def test_what_can_be_no_version_is_refused(version: Any) -> None:
-    with pytest.raises(InputError, match="the version of an application has letters, digits"):
+    with pytest.raises(
+        InputError, match=r"the version of an application has letters, digits, '_', '\.', '\+', '!' and '-'"
+    ):
         Recovery(load(), version=version)
 
 

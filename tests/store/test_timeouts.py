@@ -24,7 +24,6 @@ from tests.store.writing import contents, get, is_close, put
 
 WAITING, DELAYED, QUEUED = DecisionState.WAITING, DecisionState.DELAYED, DecisionState.QUEUED
 WORKING, FINISHED = DecisionState.WORKING, DecisionState.FINISHED
-DELAYED = DecisionState.DELAYED
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 ERROR = ErrorInfo(kind="TaskTimeout", message="$late", actor="add")
 LIMIT, FORCED = TaskLimit(3600, forced=False), TaskLimit(3600, forced=True)
