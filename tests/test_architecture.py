@@ -308,7 +308,7 @@ def test_what_tests_import_of_ours_is_there() -> None:
 
 def lazy_packages() -> list[Path]:
     """Packages that import what they export at its first use."""
-    return [path for path in MODULES if path.name == "__init__.py" and "recovery.exports" in imported(path)]
+    return [path for path in MODULES if path.name == "__init__.py" and "recovery.lazy_imports" in imported(path)]
 
 
 def test_a_name_is_exported_from_where_type_checkers_read_it() -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from recovery.lazy_imports import part
 from recovery.settings import Settings
 from recovery.store import Store
-from recovery.store.parts import part
 
 if TYPE_CHECKING:
     from recovery.queue import Broker, Signer, Turns

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from recovery.exports import exported
+from recovery.lazy_imports import exported
 
 if TYPE_CHECKING:
     from recovery.queue.broker import Broker

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from recovery.exports import exported
+from recovery.lazy_imports import exported
 
 if TYPE_CHECKING:
     from recovery.records.codec import as_far_as_readable, field_name, from_document, required, shapes_of, to_document

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from recovery.exports import exported
+from recovery.lazy_imports import exported
 
 if TYPE_CHECKING:
     from recovery.retry.catalogue import Catalogue, Catalogues, Classified, Entry, classify

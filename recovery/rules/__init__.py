@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from recovery.exports import exported
+from recovery.lazy_imports import exported
 
 if TYPE_CHECKING:
     from recovery.rules.damaged_records import SPOILT, droppable, not_judged, state_shown

@@ -25,7 +25,8 @@ from recovery.engine import Resources
 from recovery.records import Decision
 from recovery.repair import RedisLoss, keep_empty, look_around
 from recovery.rules import Surroundings
-from recovery.store import LONGEST_WAIT, LOSSES_WITHOUT_DELAY
+from recovery.store import LOSSES_WITHOUT_DELAY
+from recovery.store.lifecycle.task_deadlines import LONGEST_WAIT
 from recovery.store.record_reading import Read
 
 _MOMENT = timedelta(milliseconds=1)

@@ -10,36 +10,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pymongo
 from pymongo.database import Database
 
-from recovery.exports import exported
+from recovery.lazy_imports import exported, part
 from recovery.settings import Settings
-from recovery.store import schema
+from recovery.store import concerns, schema
 from recovery.store.client import Document, check_server, client, wait_for_no_monitor
 from recovery.store.clock import DatabaseClock
-from recovery.store.concerns import committed as as_committed
-from recovery.store.concerns import current, named
 from recovery.store.driver_errors import translated
-from recovery.store.parts import of_collection, of_database, of_decisions, part
 
 if TYPE_CHECKING:
     from recovery.rules import Snapshot
     from recovery.store.layout import Layout
-    from recovery.store.lifecycle.actors import Actors, KeptSettings, ProcessTypes
+    from recovery.store.lifecycle.actors import Actors, ProcessTypes
     from recovery.store.lifecycle.decision_queries import Held
     from recovery.store.lifecycle.decisions import Decisions, Queued, queued
     from recovery.store.lifecycle.graphs import Finished, Graphs, GraphView
     from recovery.store.lifecycle.markers import Markers
     from recovery.store.lifecycle.preferences import CurrentPreferences
     from recovery.store.lifecycle.process_deadlines import MarkerDue
-    from recovery.store.lifecycle.processes import Processes, Standing
+    from recovery.store.lifecycle.processes import Processes
     from recovery.store.lifecycle.queues import Queues
     from recovery.store.lifecycle.requeues import LOSSES_WITHOUT_DELAY, Requeues
     from recovery.store.lifecycle.schedules import Schedules
-    from recovery.store.lifecycle.task_deadlines import LONGEST_WAIT, TaskDeadlines
+    from recovery.store.lifecycle.task_deadlines import TaskDeadlines
     from recovery.store.lifecycle.task_ends import TaskEnds
     from recovery.store.lifecycle.tasks import Tasks
     from recovery.store.lifecycle.workers import Workers
@@ -59,7 +56,7 @@ if TYPE_CHECKING:
     from recovery.store.views.lifeline_queries import HeartbeatView, Hung
     from recovery.store.views.metric_counts import Censuses, LeftCountRecords
     from recovery.store.views.overview import Overview
-    from recovery.store.views.pending import Pending, ToCome
+    from recovery.store.views.pending import Pending
     from recovery.store.views.process_exports import Exports
     from recovery.store.views.process_imports import Imports
     from recovery.store.views.process_lookup import ProcessDetails, ProcessNames
@@ -70,7 +67,6 @@ if TYPE_CHECKING:
     from recovery.store.views.waiting_tasks import ActorQueue, Refusals, Waiting
 
 __all__ = [
-    "LONGEST_WAIT",
     "LOSSES_WITHOUT_DELAY",
     "PORTION",
     "PORTION_BYTES",
@@ -81,14 +77,11 @@ __all__ = [
     "GraphView",
     "Group",
     "Held",
-    "KeptSettings",
     "MarkerDue",
     "Queued",
     "Restarted",
     "Selection",
-    "Standing",
     "Store",
-    "ToCome",
     "batches",
     "check_server",
     "portions",
@@ -101,18 +94,14 @@ __all__ = [
 __getattr__ = exported(
     __name__,
     {
-        "lifecycle.actors": "KeptSettings",
         "lifecycle.decision_queries": "Held",
         "lifecycle.decisions": "Queued queued",
         "lifecycle.graphs": "Finished GraphView",
         "lifecycle.process_deadlines": "MarkerDue",
-        "lifecycle.processes": "Standing",
         "lifecycle.requeues": "LOSSES_WITHOUT_DELAY",
-        "lifecycle.task_deadlines": "LONGEST_WAIT",
         "operators.interruption_records": "Group Selection",
         "operators.restarts": "Restarted",
         "splitting": "PORTION_BYTES batches portions",
-        "views.pending": "ToCome",
         "views.waiting_tasks": "ActorQueue",
     },
 )
@@ -126,6 +115,16 @@ TASK_BYTES = 50
 """What a task takes in its graph, about."""
 
 
+def of_database(home: str) -> Any:
+    """Declare a part of the store that is made of the whole database."""
+    return part(f"store.{home}", lambda store: (store._database,))
+
+
+def of_collection(home: str, collection: str) -> Any:
+    """Declare a part of the store that is made of one collection."""
+    return part(f"store.{home}", lambda store: (store._database[collection],))
+
+
 @translated
 class Store:
     """The records in one MongoDB database. Connects at first use; not to be carried over a fork."""
@@ -135,7 +134,9 @@ class Store:
     # The collections that starting, running and finishing processes reads and writes.
     processes: Processes = of_collection("lifecycle.processes:Processes", schema.PROCESSES)
     tasks: Tasks = of_collection("lifecycle.tasks:Tasks", schema.TASKS)
-    decisions: Decisions = of_decisions("lifecycle.decisions:Decisions")
+    decisions: Decisions = part(
+        "store.lifecycle.decisions:Decisions", lambda store: (store._database[schema.DECISIONS], store._version)
+    )
     graphs: Graphs = of_collection("lifecycle.graphs:Graphs", schema.GRAPHS)
     markers: Markers = of_collection("lifecycle.markers:Markers", schema.MARKERS)
     workers: Workers = of_collection("lifecycle.workers:Workers", schema.WORKERS)
@@ -225,7 +226,7 @@ class Store:
         """With `within`, on connections of its own, each of whose answers comes within so many seconds or not at
         all. `version` returns the version of the application that uses it; None if there is none."""
         opened = client(settings.mongo_uri, within)
-        self._database: Database[Document] = named(opened, settings.database)
+        self._database: Database[Document] = concerns.named(opened, settings.database)
         self._clock = DatabaseClock(self._database)
         self._settings, self._version = settings, version
 
@@ -247,7 +248,7 @@ class Store:
         set."""
         from recovery.store.views import snapshots
 
-        return snapshots.load(self._database, process_ids, current)
+        return snapshots.load(self._database, process_ids, concerns.current)
 
     def catch_up(self, seconds: float) -> None:
         """Wait up to so many seconds until a majority has what the primary has now: what was written a moment ago is
@@ -261,7 +262,7 @@ class Store:
         """The same of any number of processes, as many at a time as may be held in memory at once. `committed`: as a
         majority has them, for people. `thorough`: those of which damage is looked for in what no rule reads as well;
         they may be added while this goes on."""
-        concern = as_committed if committed else current
+        concern = concerns.committed if committed else concerns.current
         from recovery.store.views import snapshots
 
         for portion in self.portions(process_ids):

@@ -19,11 +19,11 @@ from collections.abc import Callable, Sequence
 from recovery.engine import Recovery, declare_schedules
 from recovery.engine.resources import Queueing
 from recovery.errors import RecoveryError, SettingsError, StoreDenied
+from recovery.lazy_imports import load_all
 from recovery.records.ids import CANARY
 from recovery.retry import BestEffort, ServerCall
 from recovery.retry.in_place import by_driver, call
 from recovery.store import Store, check_server, roles
-from recovery.store.parts import load_all
 
 log = logging.getLogger(__name__)
 

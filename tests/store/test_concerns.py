@@ -17,12 +17,12 @@ from recovery import ProcessBroken, Recovery, Settings
 from recovery.engine.operators.abort import abort_process
 from recovery.engine.operators.schedules import Schedules, declare_schedules
 from recovery.health.mongodb_server import concerns
+from recovery.lazy_imports import Part
 from recovery.records import Phase
 from recovery.scan import DecisionScanner
 from recovery.search import parse
 from recovery.store import Store, layout, schema
 from recovery.store.concerns import current, overridden
-from recovery.store.parts import Part
 from recovery.store.views.lifeline_queries import Claim
 from tests.faults import layer
 from tests.store import single

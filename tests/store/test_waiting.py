@@ -9,8 +9,9 @@ import pytest
 
 from recovery.records import ActorPreferences, Decision, DecisionState, Process, ProcessState, Worker
 from recovery.settings import Settings
-from recovery.store import ActorQueue, Store, ToCome, layout, schema
+from recovery.store import ActorQueue, Store, layout, schema
 from recovery.store.views import pending
+from recovery.store.views.pending import ToCome
 from tests.store.writing import put
 
 MINUTE = timedelta(minutes=1)

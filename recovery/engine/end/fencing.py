@@ -34,7 +34,7 @@ from recovery.engine.resources import Resources
 from recovery.records import Graph, OrderKind, Process, mark_of
 from recovery.records.ids import new_pass, record_id, split_record_id
 from recovery.schedule import knows
-from recovery.store import Standing
+from recovery.store.lifecycle.processes import Standing
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from recovery.errors import InputError, UnknownActor, UnknownProcessType
 from recovery.records import ActorPreferences, ProcessTypePreferences, Stored, given
 from recovery.records.preferences import P, Preferences, check, setting_names
 from recovery.retry.policy import check_policy
-from recovery.store import KeptSettings
+from recovery.store.lifecycle.actors import KeptSettings
 
 
 class Overrides(ABC, Generic[P]):

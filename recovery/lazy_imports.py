@@ -1,15 +1,37 @@
-"""The parts of the store, and of what is asked of Redis, each imported and made when it is first used.
+"""What is imported at its first use: names that a package exports, and the parts of an object.
 
-A command that reads two collections then does not wait for the queries and updates of all others.
+A command that asks MongoDB alone, and Spark's executors, then do not wait for the drivers and libraries of the rest of
+a package. A command that reads two collections does not wait for the queries and updates of all others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-from recovery.store.schema import DECISIONS
+
+def exported(package: str, modules: Mapping[str, str]) -> Callable[[str], object]:
+    """Return the `__getattr__` of a package that exports names of its modules.
+
+    Args:
+        package: The package's `__name__`.
+        modules: Names, with spaces between, by the module that they are imported from. A module's name is that
+            below the package. No name may be a module of the package, which its import would put in the name's place.
+
+    Type checkers read the same imports under `if TYPE_CHECKING:`; a test compares the two.
+    """
+    homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names.split()}
+
+    def get(name: str) -> object:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value: object = getattr(import_module(homes[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return get
 
 
 class Part:
@@ -40,21 +62,6 @@ class Part:
 def part(home: str, arguments: Callable[[Any], tuple[Any, ...]]) -> Any:
     """Declare a part; see `Part`."""
     return Part(home, arguments)
-
-
-def of_database(home: str) -> Any:
-    """Declare a part of the store that is made of the whole database."""
-    return Part(f"store.{home}", lambda store: (store._database,))
-
-
-def of_collection(home: str, collection: str) -> Any:
-    """Declare a part of the store that is made of one collection."""
-    return Part(f"store.{home}", lambda store: (store._database[collection],))
-
-
-def of_decisions(home: str) -> Any:
-    """Declare a part of the store that is made of the collection `decisions` and the application's version."""
-    return Part(f"store.{home}", lambda store: (store._database[DECISIONS], store._version))
 
 
 def load_all(owner: type) -> None:

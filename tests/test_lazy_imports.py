@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from recovery.engine.resources import Queueing
+from recovery.lazy_imports import Part
 from recovery.queue.coordination import Turns
 from recovery.settings import Settings
-from recovery.store.parts import Part
 from recovery.worker.start_up import keep_what_is_imported
 
 
