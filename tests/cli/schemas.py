@@ -1,8 +1,8 @@
 """What `--json` prints, against the schemas that docs/commands.md lists.
 
-Commands that print an operation have the same schema of it. Change that of `operation show`, then run
+Commands that print an operation refer to its schema in `operation show`. After a change of its fields run
 
-    python -m tests.cli.schemas      # writes it into those of the others
+    python -m tests.cli.schemas      # writes references to them into the schemas of the others
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft202012Validator, FormatChecker
+from referencing import Registry
+from referencing.jsonschema import DRAFT202012
 
 from tests.cli.command import ROOT
 
@@ -45,9 +47,20 @@ def read(command: str, text: str) -> dict[str, Any]:
 
 @cache
 def _validator(command: str) -> Draft202012Validator:
-    schema = json.loads(path(command).read_text())
+    return Draft202012Validator(_schema(path(command)), format_checker=_formats, registry=_registry())
+
+
+@cache
+def _registry() -> Registry[Any]:
+    model = path("operation show")
+    registry: Registry[Any] = Registry().with_resource(model.name, DRAFT202012.create_resource(_schema(model)))
+    return registry
+
+
+def _schema(page: Path) -> Any:
+    schema = json.loads(page.read_text())
     Draft202012Validator.check_schema(schema)
-    return Draft202012Validator(_closed(schema), format_checker=_formats)
+    return _closed(schema)
 
 
 def _closed(schema: Any) -> Any:
@@ -67,7 +80,7 @@ _ALWAYS_THERE = ("number", "kind", "state")
 
 
 def operation_schemas() -> dict[Path, str]:
-    """{page: its text, with what an operation is as `operation show` has it}."""
+    """{page: its text, which refers to `operation show` for each field of an operation}."""
     model = json.loads(path("operation show").read_text())
     pages = [page for page in sorted(SCHEMAS.glob("operation-*.json")) if page != path("operation show")]
     return {page: _written(_with_operation(json.loads(page.read_text()), model)) for page in pages}
@@ -82,7 +95,8 @@ def _with_operation(schema: Any, model: dict[str, Any]) -> Any:
         return schema
     found = {key: _with_operation(one, model) for key, one in schema.items()}
     if {"number", "selection_in_words"} <= found.keys():
-        found |= {key: one for key, one in model["properties"].items() if key not in _OF_THE_COMMAND}
+        home = f"{path('operation show').name}#/properties"
+        found |= {key: {"$ref": f"{home}/{key}"} for key in model["properties"] if key not in _OF_THE_COMMAND}
     return found
 
 
