@@ -1,5 +1,7 @@
-"""How much a user can ask for. MongoDB keeps dates and numbers that Python can't read: one such would be an error for
-everybody who reads it."""
+"""How much a user can ask for: times, numbers, the length of texts, and the form of names.
+
+MongoDB keeps dates and numbers that Python can't read: one such would be an error for everybody who reads it.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +29,18 @@ MAX_NUMBER = 2**63 - 1
 
 MAX_COUNT = 1_000_000_000
 """The largest count and rate."""
+
+REASON_LENGTH = 500
+"""Characters that are kept of an operator's reason."""
+
+ERROR_LENGTH = 300
+"""Characters of an error in a line of the log."""
+
+SHORT_NAME = "[A-Za-z_][A-Za-z0-9_.-]{0,49}"
+"""What the name of an application or of a saved search may be, as a regular expression."""
+
+NAME = "[A-Za-z_][A-Za-z0-9_.-]{0,99}"
+"""What the name of an actor or of a schedule may be, as a regular expression."""
 
 WAITS_FOR = 86_400.0
 """Seconds after which a queued task is looked at again whose message is still to come, a tenth more or less: a day.

@@ -19,7 +19,7 @@ from pydantic_core import SchemaValidator, ValidationError
 
 from recovery import addresses
 from recovery.errors import SettingsError
-from recovery.limits import LONGEST, LONGEST_SILENCE, SHORTEST
+from recovery.limits import LONGEST, LONGEST_SILENCE, SHORT_NAME, SHORTEST
 from recovery.setting_forms import (
     APP_PATH,
     BROKER_URL,
@@ -72,7 +72,7 @@ class Settings:
     shared_with: str | None = setting(
         TEXT,
         None,
-        pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,49}(,[A-Za-z_][A-Za-z0-9_.-]{0,49})*$",
+        pattern=f"^{SHORT_NAME}(,{SHORT_NAME})*$",
         description="Names of other applications that may use this database, with commas between; unset: none may.",
     )
     broker_url: str = setting(BROKER_URL, "redis://127.0.0.1:6379/0", description="Redis or Valkey, Celery's broker.")

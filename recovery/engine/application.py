@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from recovery.errors import InputError
+from recovery.limits import SHORT_NAME
 from recovery.records import given
 from recovery.records.ids import CANARY
 
@@ -102,13 +103,12 @@ def _parameters(function: Callable[..., Any]) -> Iterable[str]:
 
 
 _NAME_WANTED = "letters, digits, '_', '.' and '-', at most 50, a letter or '_' first"
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,49}")
 _OTHER = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 def checked_name(name: Any) -> str:
     """Return a name that an application can have. Raises InputError."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not re.fullmatch(SHORT_NAME, name):
         raise InputError(
             f"Recovery(name={given.shown(name)}): the name of an application has {_NAME_WANTED}, as in shop"
         )
@@ -127,7 +127,7 @@ def module_of_maker(made: object) -> str:
 def name_of_package(module: str) -> str:
     """Return the name that an application has by default: the top-level package of the module that makes it."""
     top = _OTHER.sub("_", module.partition(".")[0])[:50]
-    return top if _NAME.fullmatch(top) else "application"
+    return top if re.fullmatch(SHORT_NAME, top) else "application"
 
 
 def _name_of_program() -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from recovery.errors import BrokerError, StoreError, StoreUnavailable
+from recovery.limits import ERROR_LENGTH
 from recovery.log_lines import Seldom
 from recovery.wording import printable
 
@@ -20,8 +21,6 @@ Item = TypeVar("Item")
 
 TELL_EVERY = 300.0
 """Seconds between two lines about one record."""
-LENGTH = 300
-"""Characters that are told of an error."""
 
 _told = Seldom(logging.getLogger(__name__), TELL_EVERY)
 
@@ -73,7 +72,7 @@ def tell(record: str, error: Exception) -> None:
 def in_a_line(error: Exception) -> str:
     """An error's kind and what it says; a driver's error begins with its own kind."""
     kind = "" if isinstance(error, StoreError | BrokerError) else f"{type(error).__name__}: "
-    return printable(f"{kind}{' '.join(str(error).split())}"[:LENGTH])
+    return printable(f"{kind}{' '.join(str(error).split())}"[:ERROR_LENGTH])
 
 
 def is_of_servers(error: BaseException) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from prometheus_client import Metric
 
 from recovery.errors import StoreError
+from recovery.limits import ERROR_LENGTH
 from recovery.log_lines import Seldom
 from recovery.metrics import registry
 from recovery.metrics.registry import Counter, Histogram
@@ -33,8 +34,6 @@ TAKE_EVERY = 5.0
 PAGE = 100
 """Programs whose counts are taken at once."""
 LOG_EVERY = 300.0
-ERROR_LENGTH = 300
-"""Characters of an error in the log."""
 
 Counted = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
 """{(sample, its labels): by how much it grew}. A sample of a bucket counts that bucket alone."""

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from recovery.errors import InputError
+from recovery.limits import SHORT_NAME
 from recovery.records import given
 from recovery.records.record import Record
 
@@ -59,7 +60,6 @@ def label_text(name: str, value: str) -> str:
 
 
 SIGN = "@"
-_SEARCH_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,49}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ def search_name(name: Any) -> str:
     """A name that a search can be saved under, with or without its `@`. Raises InputError."""
     plain = given.exact(name) if isinstance(name, str) else ""
     plain = plain.removeprefix(SIGN)
-    if not _SEARCH_NAME.fullmatch(plain):
+    if not re.fullmatch(SHORT_NAME, plain):
         wanted = "letters, digits, '_', '.' and '-', at most 50, a letter first"
         raise InputError(f"name {given.shown(name)}: the name of a search has {wanted}, as in stuck-orders")
     return plain

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from recovery.limits import ERROR_LENGTH
 from recovery.records import given
 from recovery.retry.codes import ErrorCode
 from recovery.retry.reasons import Reason
@@ -27,8 +28,6 @@ log = logging.getLogger(__name__)
 _CONTROLLED = (0.001, 0.01, 0.05, 0.1, 0.5)
 _CONTROLLED_MOST = 1.0
 
-LENGTH = 300
-"""Characters that are told of an error."""
 STRATEGY_TIMEOUT = 30.0
 """Seconds in which a strategy has to answer: what asks for longer holds the slot of a worker."""
 
@@ -76,7 +75,7 @@ async def maybe_retry(
     at this `level`. Does not raise."""
     ruling = await rule(request, reason)
     because = reason.name if code is None else f"{reason.name}, {code.number}"
-    told = "" if error is None else f": {' '.join(str(error).split())[:LENGTH]}"
+    told = "" if error is None else f": {' '.join(str(error).split())[:ERROR_LENGTH]}"
     fields: dict[str, object] = {"retry_reason": reason.name, "retry_code": code and code.number}
     if ruling.verdict is Verdict.FAIL:
         fields |= {"retry_delay": None, "retry_attempt": request.retry_attempts}
@@ -121,7 +120,7 @@ def _told(error: BaseException) -> str:
     """An error in a few words, whatever its text is: it is kept with the task's."""
     kind = type(error).__name__
     try:
-        text = given.exact(str(error))[:LENGTH]
+        text = given.exact(str(error))[:ERROR_LENGTH]
     except BaseException as failure:  # its own __str__
         return f"{kind} (no text: its __str__ raised {type(failure).__name__})"
     return f"{kind}: {text.encode(errors='replace').decode()}"

@@ -45,6 +45,8 @@ _TRANSIENT_CODES = frozenset(
     }
 )
 
+DUPLICATE_KEY = 11000
+"""Code of a record whose key another one has."""
 _UNAUTHORIZED = 13
 _INVALID = 121  # DocumentValidationFailure
 _TOO_LARGE = (10334, 17419, 17420)

@@ -13,7 +13,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from recovery.engine.actors.context import current
 from recovery.errors import InputError
-from recovery.limits import LONGEST
+from recovery.limits import LONGEST, NAME
 from recovery.records import ActorPreferences, Encoded, ProcessTypePreferences, Promise, RetryOptions, given
 from recovery.records.ids import is_reserved
 from recovery.records.preferences import check
@@ -25,8 +25,6 @@ CONTEXT_BYTES = 2048
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 
 
 @dataclass(frozen=True)
@@ -237,7 +235,7 @@ def _context_text(context: Any, name: str) -> str:
 
 def preferences(name: str, **changes: Any) -> ActorPreferences:
     """Checked settings of an actor. Raises InputError for a name or value that can't be."""
-    if not (isinstance(name, str) and _NAME.fullmatch(name)):
+    if not (isinstance(name, str) and re.fullmatch(NAME, name)):
         wanted = "use letters, digits, '_', '.', '-', at most 100, first a letter or '_'"
         raise InputError(f"actor name {given.shown(name)}: {wanted}")
     name = given.exact(name)

@@ -15,12 +15,11 @@ from collections.abc import Collection, Iterable, Sequence
 
 from recovery import metrics
 from recovery.engine.resources import Resources
+from recovery.limits import REASON_LENGTH
 from recovery.metrics.registry import count_ended
 from recovery.records import UNENDED_PROCESSES, ErrorInfo, Process, ProcessState
 from recovery.records.decision import ABORTED
 from recovery.records.ids import new_pass
-
-REASON_LENGTH = 500
 
 
 def abort(

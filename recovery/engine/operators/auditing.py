@@ -20,7 +20,7 @@ from typing import Any
 from recovery.engine.isolation import in_a_line
 from recovery.engine.resources import Resources
 from recovery.errors import InputError, StoreDenied
-from recovery.limits import MAX_NUMBER
+from recovery.limits import MAX_NUMBER, REASON_LENGTH
 from recovery.records import AuditEntry, given
 from recovery.records.ids import new_process_id
 from recovery.store import roles
@@ -98,7 +98,6 @@ def origin() -> str:
     return printable(f"{program} (pid {os.getpid()}) on {socket.gethostname()}")[:NAME_LENGTH]
 
 
-REASON_LENGTH = 500
 NAME_LENGTH = 200
 
 

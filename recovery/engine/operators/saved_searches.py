@@ -14,9 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from recovery.engine.lookup import unknown_type
-from recovery.engine.operators.auditing import REASON_LENGTH, audited, who
+from recovery.engine.operators.auditing import audited, who
 from recovery.engine.resources import Resources
 from recovery.errors import InputError
+from recovery.limits import REASON_LENGTH
 from recovery.records import SavedSearch, given
 from recovery.records.schedule import Schedule
 from recovery.records.search_names import SIGN, search_name

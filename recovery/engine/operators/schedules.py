@@ -21,6 +21,7 @@ from recovery.engine.operators.ordering import order
 from recovery.engine.resources import Resources
 from recovery.engine.start.occurrences import NO_ARGUMENTS, Keys, instances, look_at, under_way
 from recovery.errors import DamagedRecord, InputError, StoreUnavailable
+from recovery.limits import NAME
 from recovery.records import ProcessState, given
 from recovery.records.schedule import DEFAULTS, OperatorWord, Orders, Overlap, Plan, Schedule, SlotResult
 from recovery.schedule import changes as states
@@ -33,7 +34,6 @@ SCHEDULE_SETTINGS = tuple(_ARGUMENTS if name == "arguments" else name for name i
 """What `@app.process` takes beside the settings of actors and process types."""
 MAX_TRIES = 20
 """Times that a change is worked out again since somebody was first: scanners write once per slot."""
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 
 Change = Callable[[Schedule, OperatorWord, Any], Schedule]
 
@@ -155,7 +155,7 @@ class Schedules:
 
     def _known(self, name: str) -> Iterable[str]:
         """The process types, if this can be the name of a schedule."""
-        if not _NAME.fullmatch(given.text(name, "name of the schedule")):
+        if not re.fullmatch(NAME, given.text(name, "name of the schedule")):
             raise InputError(f"schedule {given.shown(name)}: use letters, digits, '_', '.', '-', at most 100")
         return self._resources.store.process_types.stored()
 

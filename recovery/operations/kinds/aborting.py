@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from recovery.engine.end.abort import REASON_LENGTH, abort_as_seen
+from recovery.engine.end.abort import abort_as_seen
+from recovery.limits import REASON_LENGTH
 from recovery.operations.kinds.base import Kind, Planned, plan_each
 from recovery.records import UNENDED_PROCESSES, Operation, OperationKind, OperationResult, Process, ProcessState
 

@@ -20,7 +20,7 @@ from recovery.records import (
     to_document,
 )
 from recovery.store.client import Document
-from recovery.store.driver_errors import translated
+from recovery.store.driver_errors import DUPLICATE_KEY, translated
 from recovery.store.expressions import (
     after,
     by_id,
@@ -34,7 +34,6 @@ from recovery.store.record_reading import PROCESS_FIELDS, process_of, readable
 from recovery.store.splitting import find_keys, update_each
 
 FINISHED, ABORTED = ProcessState.FINISHED.value, ProcessState.ABORTED.value
-DUPLICATE_KEY = 11000
 
 
 _ENDING: Document = {

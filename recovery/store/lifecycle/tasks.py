@@ -11,7 +11,7 @@ from pymongo.errors import BulkWriteError, DuplicateKeyError
 from recovery.records import RetryOptions, Task, from_document, to_document
 from recovery.store.client import Document
 from recovery.store.concerns import current
-from recovery.store.driver_errors import translated
+from recovery.store.driver_errors import DUPLICATE_KEY, translated
 from recovery.store.expressions import without
 from recovery.store.record_reading import LEFT_OUT, readable
 from recovery.store.splitting import find_keys
@@ -86,7 +86,7 @@ def there_already(collection: Collection[Any], documents: Sequence[Document]) ->
     except DuplicateKeyError:
         return [documents[0]["_id"]]
     except BulkWriteError as error:
-        if any(failure["code"] != 11000 for failure in error.details["writeErrors"]):
+        if any(failure["code"] != DUPLICATE_KEY for failure in error.details["writeErrors"]):
             raise
         return [documents[failure["index"]]["_id"] for failure in error.details["writeErrors"]]
     return []

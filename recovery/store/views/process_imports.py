@@ -25,13 +25,12 @@ from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.clock import told_by
 from recovery.store.concerns import committed
-from recovery.store.driver_errors import translated
+from recovery.store.driver_errors import DUPLICATE_KEY, translated
 from recovery.store.expressions import earlier, record_range
 from recovery.store.operators.command_records import ProcessOrders
 from recovery.store.record_reading import PROCESS_FIELDS, process_of
 from recovery.store.views.process_exports import Whole
 
-_DUPLICATE = 11000
 WITHIN = 300.0
 """Seconds in which a batch is saved: a thousand times what it takes. Of whoever was cut off it is removed then."""
 SPARE = 60.0
@@ -140,7 +139,7 @@ class Imports:
         except BulkWriteError as error:
             failed: list[Document] = error.details["writeErrors"]
             for failure in failed:
-                if failure["code"] != _DUPLICATE:
+                if failure["code"] != DUPLICATE_KEY:
                     told = f"{given.shown(failure['op']['_id'])} of {name}: MongoDB does not take it"
                     raise InputError(f"{told}: {failure.get('errmsg')}") from None
             if error.details["writeConcernErrors"]:
