@@ -1,6 +1,6 @@
 """From findings to compare-and-sets. `Repairer` runs the engine's own steps again, in batches."""
 
-from recovery.repair.changed import Changed
+from recovery.repair.changed import Changed, Done, Repaired
 from recovery.repair.diagnosis import (
     Diagnosis,
     ReadProcesses,
@@ -12,7 +12,7 @@ from recovery.repair.diagnosis import (
     look_at_all,
     readings,
 )
-from recovery.repair.repairer import Done, Repaired, Repairer
+from recovery.repair.repairer import Repairer
 from recovery.repair.requeue_pace import Later, RequeuePace
 
 __all__ = [

@@ -1,18 +1,39 @@
-"""What a repair changed, told by process: an operator is told of each what was done to it, and not how much in all."""
+"""What repairs changed, by process: an operator is told of each process what was done to it. Metrics count by actor."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
 from recovery.engine import batch_or_each, for_each
 from recovery.records.ids import split_record_id
+from recovery.repair.requeue_pace import Later
+from recovery.rules import Finding, Rule
 
 Item = TypeVar("Item")
 Changed = Counter[str]
 """{process: how often something of it was changed}."""
+Done = Counter[Rule]
+"""{rule: repairs that changed something}."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What came of a repair."""
+
+    changed: Mapping[Rule, Changed]
+    """{rule: what its repairs changed, by process}."""
+    postponed: Sequence[Later] = ()
+    """Tasks that are to be requeued, and are not yet, for the `requeue_rate` of their actors: scanners do it then."""
+    is_outrun: bool = False
+    """Whether tasks were to be requeued, and others were first at most of them."""
+
+    @property
+    def done(self) -> Done:
+        return Counter({rule: changed.total() for rule, changed in self.changed.items()})
 
 
 def of_records(records: Iterable[str]) -> Changed:
@@ -56,3 +77,22 @@ def of_batch(records: Sequence[str], step: Callable[[Sequence[str]], Changed]) -
 
     batch_or_each(records, take)
     return changed
+
+
+def by_actor(findings: Sequence[Finding], changed: Changed | None = None) -> Counter[str]:
+    """Return {actor: findings on its tasks}; only of those whose repair `changed` something, if that is given. What is
+    on no single task has no actor: "". A repair reports how much it changed of each process. If that is less than was
+    found, which is hardly ever, the first ones are counted."""
+    if changed is None or changed.total() == len(findings):
+        return Counter(map(_actor, findings))
+    left, counted = Counter(changed), Counter[str]()
+    for finding in findings:
+        if left[finding.process_id] > 0:
+            left[finding.process_id] -= 1
+            counted[_actor(finding)] += 1
+    # One finding may take several steps, as lost records of a process do.
+    return counted + Counter({_actor(findings[0]): left.total()})
+
+
+def _actor(finding: Finding) -> str:
+    return finding.decision.actor if finding.decision is not None else ""

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from recovery.lazy_imports import exported
 
 if TYPE_CHECKING:
-    from recovery.rules.damaged_records import SPOILT, droppable, not_judged, state_shown
+    from recovery.rules.damaged_records import SPOILT, droppable, foreign_id, not_judged, state_shown
     from recovery.rules.derived_graph import graph_of, is_intact, says, still_to_come
     from recovery.rules.failure_map import CATALOGUE, RuleExplanation
     from recovery.rules.findings import Finding, Repair, Rule, Snapshot, Surroundings
-    from recovery.rules.process_rules import judge_process
+    from recovery.rules.process_rules import judge_process, of_aborted
     from recovery.rules.redo_plan import Link, Redo, redo_of
-    from recovery.rules.task_rules import OF_SINGLE_TASKS, foreign_id, judge_decision, of_aborted
+    from recovery.rules.task_rules import OF_SINGLE_TASKS, judge_decision
     from recovery.rules.times import is_late
 
 __all__ = [
@@ -52,11 +52,11 @@ __getattr__ = exported(
     __name__,
     {
         "failure_map": "CATALOGUE RuleExplanation",
-        "damaged_records": "SPOILT droppable not_judged state_shown",
-        "task_rules": "OF_SINGLE_TASKS foreign_id judge_decision of_aborted",
+        "damaged_records": "SPOILT droppable foreign_id not_judged state_shown",
+        "task_rules": "OF_SINGLE_TASKS judge_decision",
         "derived_graph": "graph_of is_intact says still_to_come",
         "findings": "Finding Repair Rule Snapshot Surroundings",
-        "process_rules": "judge_process",
+        "process_rules": "judge_process of_aborted",
         "redo_plan": "Link Redo redo_of",
         "times": "is_late",
     },

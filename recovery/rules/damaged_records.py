@@ -67,6 +67,12 @@ def not_judged(process_id: str, error: Exception) -> Finding:
     return Finding(Rule.RECORD_DAMAGED, process_id, Repair.REPORT, evidence)
 
 
+def foreign_id(decision: Decision) -> Finding:
+    """RECORD_DAMAGED: no worker takes a message of a task whose id is none of ours, which might be a query."""
+    evidence = f"queued, and its id {decision.id!r:.100} is not of the form PROCESS/TASK: no worker takes it"
+    return Finding(Rule.RECORD_DAMAGED, decision.id, Repair.WAIT, evidence, decision)
+
+
 def droppable(damage: DamagedRecord) -> bool:
     """Whether nothing is lost with what of a record can't be read."""
     if "state" in damage.fields and not _SHOWS_STATE.isdisjoint(damage.fields):

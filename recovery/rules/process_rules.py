@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from recovery.records import UNENDED_PROCESSES, DecisionState, Process, ProcessState
+from recovery.records import UNENDED_PROCESSES, Decision, DecisionState, Process, ProcessState
 from recovery.rules import derived_graph, graph_rules
 from recovery.rules.broken_processes import GO_ON, marker_missing, of_broken
 from recovery.rules.damaged_records import error_missing, record_damaged
 from recovery.rules.findings import Finding, Repair, Rule, Snapshot, Surroundings
-from recovery.rules.task_rules import judge_decision, without
-from recovery.rules.times import process_timeout, time_impossible
+from recovery.rules.task_rules import judge_decision
+from recovery.rules.times import process_timeout, time_impossible, without
 
 
 def judge_process(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
@@ -92,6 +92,12 @@ def abort_cut_off(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding(Rule.ABORT_CUT_OFF, snapshot.process_id, Repair.FINISH_ABORT, evidence)
     elif graph is not None and not graph.aborted:
         yield Finding(Rule.ABORT_CUT_OFF, graph.id, Repair.FINISH_ABORT, "aborted, and its graph goes on")
+
+
+def of_aborted(decision: Decision) -> Finding:
+    """ABORT_CUT_OFF: its process is aborted, and it has a deadline: nothing of it is to go on."""
+    evidence = f"aborted, and a task of it is {decision.state}: {decision.task_id}"
+    return Finding(Rule.ABORT_CUT_OFF, decision.process_id, Repair.FINISH_ABORT, evidence)
 
 
 def _in_the_way(snapshot: Snapshot) -> Iterator[Finding]:

@@ -7,8 +7,9 @@ from datetime import datetime
 
 from recovery.records import Decision, DecisionState
 from recovery.records.ids import is_record_id
+from recovery.rules.damaged_records import foreign_id
 from recovery.rules.findings import Finding, Repair, Rule, Surroundings
-from recovery.rules.times import task_timeout
+from recovery.rules.times import deadline_missing, task_timeout
 
 OF_SINGLE_TASKS = frozenset({Rule.MESSAGE_LOST, Rule.WORK_TIMEOUT, Rule.WORKER_LOST, Rule.DUE})
 """Rules whose findings rest on one decision, and on nothing else of its process."""
@@ -25,29 +26,12 @@ def judge_decision(decision: Decision, around: Surroundings) -> Finding | None:
     if decision.state is DecisionState.DELAYED:
         return task_timeout(decision, around) or due(decision, around)
     if decision.state is DecisionState.QUEUED:
-        # What no worker takes is not requeued, whatever is known of its queue.
-        judge = message_lost if is_record_id(decision.id) else id_damaged
-        return task_timeout(decision, around) or judge(decision, around)
+        if finding := task_timeout(decision, around):
+            return finding
+        if not is_record_id(decision.id):  # no worker takes it, whatever is known of its queue
+            return foreign_id(decision) if _past(decision, around) else None
+        return message_lost(decision, around)
     return not_applied(decision, around)
-
-
-def of_aborted(decision: Decision) -> Finding:
-    """ABORT_CUT_OFF: its process is aborted, and it has a deadline: nothing of it is to go on."""
-    evidence = f"aborted, and a task of it is {decision.state}: {decision.task_id}"
-    return Finding(Rule.ABORT_CUT_OFF, decision.process_id, Repair.FINISH_ABORT, evidence)
-
-
-def deadline_missing(decision: Decision) -> Finding | None:
-    """DEADLINE_MISSING: live, and nobody would ever look at it again."""
-    if decision.state is DecisionState.FINISHED:
-        return None  # at rest, as it should be
-    lacks = without(decision.recovery_time)
-    return Finding(Rule.DEADLINE_MISSING, decision.id, Repair.STAMP, f"{decision.state} {lacks}", decision)
-
-
-def without(deadline: datetime | None) -> str:
-    """What is wrong with a deadline, in words."""
-    return "without recoveryTime" if deadline is None else f"with a recoveryTime in the year {deadline.year}"
 
 
 def work_timeout(decision: Decision, around: Surroundings) -> Finding | None:
@@ -77,57 +61,48 @@ def due(decision: Decision, around: Surroundings) -> Finding | None:
 def message_lost(decision: Decision, around: Surroundings) -> Finding | None:
     """MESSAGE_LOST, or why the message may still come: SERVERS_WERE_DOWN, NO_ACTORS, ACTORS_LAG.
 
-    Lost is what was there when Redis lost its data, and what must have been taken by now: a younger message was
-    (queues are first in, first out), or the queue has been found empty since, and is polled. That it is empty no
-    longer is no matter: what is in it was pushed later. While a queue lags, nothing is lost and nothing is pushed:
-    a second message would only make the queue longer. Nor while its actor is blocked. And what may have been taken
-    just now is left for the next look, which is soon. What its actor's pace has postponed is left until its turn.
+    While a queue lags, nothing is lost and nothing is pushed: a second message would only make the queue longer. Nor is
+    anything pushed while the actor is blocked. What may have been taken just now is left for the next look, which is
+    soon. What its actor's pace has postponed is left until its turn.
     """
-    queued_at, queue = decision.queued_at, around.queues.get(decision.actor)
-    if decision.actor in around.blocked:
-        return blocked(decision, around)
-    if decision.is_paced and not _past(decision, around):
-        return None  # it is known to be lost, and has its turn then
-    if queued_at is None:
-        return Finding(
-            Rule.MESSAGE_LOST, decision.id, Repair.REQUEUE_MESSAGE, "queued without a time: never pushed", decision
-        )
-    if (emptied := around.redis_lost_before(decision.actor)) and queued_at <= emptied:
-        evidence = f"queued {_clock(queued_at)}, and Redis had lost its data at {_clock(emptied)}"
-        return Finding(Rule.MESSAGE_LOST, decision.id, Repair.REQUEUE_MESSAGE, evidence, decision)
-    taken = queue.taken_queued_at if queue else None
-    # One of a time to come is of a clock that was set back since, and proves nothing.
-    if taken and taken - queued_at > around.message_margin and taken <= around.now:
-        evidence = f"queued {_clock(queued_at)}, a message of {_clock(taken)} was taken"
-        return Finding(Rule.MESSAGE_LOST, decision.id, Repair.REQUEUE_MESSAGE, evidence, decision)
-    if (empty_at := around.empty_at(decision.actor)) and empty_at - queued_at > around.message_margin:
-        evidence = f"queued {_clock(queued_at)}, and its queue was polled and empty at {_clock(empty_at)}"
-        return Finding(Rule.MESSAGE_LOST, decision.id, Repair.REQUEUE_MESSAGE, evidence, decision)
-    if not _past(decision, around) or around.may_be_in_hand(decision.actor):
+    is_past, queue = _past(decision, around), decision.actor
+    if queue in around.blocked:  # an operator wants it so
+        evidence = "queued, its actor is blocked"
+        return Finding(Rule.NO_ACTORS, decision.id, Repair.WAIT, evidence, decision) if is_past else None
+    if decision.is_paced and not is_past:
         return None
-    if around.is_polled(decision.actor):
+    if proof := proof_of_loss(decision, around):
+        return Finding(Rule.MESSAGE_LOST, decision.id, Repair.REQUEUE_MESSAGE, proof, decision)
+    if not is_past or around.may_be_in_hand(queue):
+        return None
+    if around.is_polled(queue):
         rule = Rule.ACTORS_LAG
     else:
         rule = Rule.NO_ACTORS if any(map(around.is_polled, around.queues)) else Rule.SERVERS_WERE_DOWN
-    return Finding(rule, decision.id, Repair.WAIT, f"queued {_clock(queued_at)}, not yet taken", decision)
+    assert decision.queued_at is not None, "else its message is lost"
+    evidence = f"queued {_clock(decision.queued_at)}, not yet taken"
+    return Finding(rule, decision.id, Repair.WAIT, evidence, decision)
 
 
-def id_damaged(decision: Decision, around: Surroundings) -> Finding | None:
-    """RECORD_DAMAGED at the decision's deadline: see `foreign_id`."""
-    return foreign_id(decision) if _past(decision, around) else None
+def proof_of_loss(decision: Decision, around: Surroundings) -> str | None:
+    """Return what proves that the message of a queued decision is lost, or None.
 
-
-def foreign_id(decision: Decision) -> Finding:
-    """RECORD_DAMAGED: no worker takes a message of a task whose id is none of ours, which might be a query."""
-    evidence = f"queued, and its id {decision.id!r:.100} is not of the form PROCESS/TASK: no worker takes it"
-    return Finding(Rule.RECORD_DAMAGED, decision.id, Repair.WAIT, evidence, decision)
-
-
-def blocked(decision: Decision, around: Surroundings) -> Finding | None:
-    """NO_ACTORS, since an operator wants it so."""
-    if not _past(decision, around):
-        return None
-    return Finding(Rule.NO_ACTORS, decision.id, Repair.WAIT, "queued, its actor is blocked", decision)
+    Lost is what was there when Redis lost its data, and what must have been taken by now: a younger message was
+    (queues are first in, first out), or the queue has been found empty since, and is polled. That it is empty no
+    longer is no matter: what is in it was pushed later.
+    """
+    queued_at, queue = decision.queued_at, around.queues.get(decision.actor)
+    if queued_at is None:
+        return "queued without a time: never pushed"
+    if (emptied := around.redis_lost_before(decision.actor)) and queued_at <= emptied:
+        return f"queued {_clock(queued_at)}, and Redis had lost its data at {_clock(emptied)}"
+    taken = queue.taken_queued_at if queue else None
+    # A time to come is of a clock that was set back since, and proves nothing.
+    if taken and taken - queued_at > around.message_margin and taken <= around.now:
+        return f"queued {_clock(queued_at)}, a message of {_clock(taken)} was taken"
+    if (empty_at := around.empty_at(decision.actor)) and empty_at - queued_at > around.message_margin:
+        return f"queued {_clock(queued_at)}, and its queue was polled and empty at {_clock(empty_at)}"
+    return None
 
 
 def not_applied(decision: Decision, around: Surroundings) -> Finding | None:

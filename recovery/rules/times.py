@@ -64,6 +64,19 @@ def is_late(process: Process, around: Surroundings) -> bool:
     return around.now - began >= timedelta(seconds=seconds)
 
 
+def deadline_missing(decision: Decision) -> Finding | None:
+    """DEADLINE_MISSING: live, and nobody would ever look at it again."""
+    if decision.state is DecisionState.FINISHED:
+        return None  # at rest, as it should be
+    lacks = without(decision.recovery_time)
+    return Finding(Rule.DEADLINE_MISSING, decision.id, Repair.STAMP, f"{decision.state} {lacks}", decision)
+
+
+def without(deadline: datetime | None) -> str:
+    """What is wrong with a deadline, in words."""
+    return "without recoveryTime" if deadline is None else f"with a recoveryTime in the year {deadline.year}"
+
+
 def time_impossible(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
     """TIME_IMPOSSIBLE: a time of a process that runs, its graph or a task, that nobody can have written rightly."""
     process, graph = snapshot.process, snapshot.graph

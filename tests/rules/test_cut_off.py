@@ -13,7 +13,8 @@ from recovery.limits import LONGEST
 from recovery.records import Decision, DecisionState, ErrorInfo, ProcessState
 from recovery.rules import Finding, Repair, Rule, Snapshot, judge_process
 from recovery.rules.graph_rules import cycle, dead_link
-from recovery.rules.task_rules import judge_decision, of_aborted
+from recovery.rules.process_rules import of_aborted
+from recovery.rules.task_rules import judge_decision
 from tests.rules.surroundings import LONG_AGO, NOW, SOON, around
 from tests.rules.test_process_rules import decision, finished, is_open, snapshot, without_tasks
 

@@ -50,7 +50,9 @@ _LOST_AGAIN: Document = {
 Known = Mapping[str, Decision]
 """{decision: as it was read}."""
 Kind = tuple[bool, bool]
-"""In what those differ that are alike otherwise: whether they were queued before, and counted before."""
+"""How decisions differ that are requeued alike otherwise: whether they were queued before, and counted before."""
+_MESSAGE = {"actor": True, "pass": True, "queuedAt": True, "state": True}
+"""What `Queued` needs, and whether it is queued."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class Requeue:
     counted: Literal["timeouts", "losses"] | None = None
     overdue: bool = False
     """Whether only what is overdue when it is written."""
+    first: bool = True
+    """Whether the messages go before those that wait: these tasks had their turn already."""
 
 
 @translated
@@ -100,21 +104,21 @@ class Requeues:
                 }
             }
         ]
-        return self._change({"state": WAITING}, stages, ids, pass_key, first=False)
+        return self._change(Requeue({"state": WAITING}, pass_key, first=False), stages, ids)
 
     def enqueue_due(self, ids: Sequence[str], pass_key: str, known: Known | None = None) -> list[Queued]:
         """delayed, eta past → queued."""
-        return self._requeue(Requeue({"state": DELAYED}, pass_key, overdue=True), ids, first=False, known=known)
+        return self._requeue(Requeue({"state": DELAYED}, pass_key, overdue=True, first=False), ids, known)
 
     def timed_out(self, ids: Sequence[str], pass_key: str, known: Known | None = None) -> list[Queued]:
         """working, deadline past → queued; counts a timeout. Behind what waits: it may hang again, and so many as hang
         would else keep all others of their actor waiting."""
-        batch = Requeue({"state": WORKING}, pass_key, "timeouts", overdue=True)
-        return self._requeue(batch, ids, first=False, known=known)
+        batch = Requeue({"state": WORKING}, pass_key, "timeouts", overdue=True, first=False)
+        return self._requeue(batch, ids, known)
 
     def requeue_worker_lost(self, ids: Sequence[str], workers: Sequence[str], pass_key: str) -> list[Queued]:
         """working for holders that are gone → queued; counts a timeout: the task may have killed them."""
-        held = {"state": WORKING, "worker": {"$in": list(workers)}}
+        held: Document = {"state": WORKING, "worker": {"$in": list(workers)}}
         return self._requeue(Requeue(held, pass_key, "timeouts"), ids)
 
     def requeue_given_back(self, ids: Sequence[str], workers: Sequence[str], pass_key: str) -> list[Queued]:
@@ -146,35 +150,26 @@ class Requeues:
         whatever was queued again since then is younger, and is left alone. One without `queuedAt`, which another
         program wrote, has no message either; if none has one, `queued_until` is None."""
         judged = [{"queuedAt": None}] + ([{"queuedAt": {"$lte": queued_until}}] if queued_until is not None else [])
-        return self._requeue(Requeue({"state": QUEUED, "$or": judged}, pass_key, "losses"), ids, known=known)
+        return self._requeue(Requeue({"state": QUEUED, "$or": judged}, pass_key, "losses"), ids, known)
 
-    def _requeue(
-        self, batch: Requeue, ids: Sequence[str], *, first: bool = True, known: Known | None = None
-    ) -> list[Queued]:
+    def _requeue(self, batch: Requeue, ids: Sequence[str], known: Known | None = None) -> list[Queued]:
         if known is None or len(ids) < 2:  # one costs one round trip
-            return self._requeue_any(batch, ids, first)
-        kinds, others = self._alike(ids, known, batch)
-        queued = list[Queued]()
-        for kind, keys in kinds.items():
-            at = self._at_least()
-            changed = set(self._requeue_alike(keys, kind, batch, at))
-            queued += [Queued(key, known[key].actor, batch.pass_key, at, first) for key in keys if key in changed]
-            others += [key for key in keys if key not in changed]
-        return queued + self._requeue_any(batch, others, first)
-
-    def _alike(self, ids: Sequence[str], known: Known, batch: Requeue) -> tuple[dict[Kind, list[str]], list[str]]:
-        """Return the decisions that are requeued by the same constants, by kind, and the others."""
-        limited, of_losses = self._task_timeouts(), batch.counted == "losses"
-        kinds, others = defaultdict[Kind, list[str]](list), list[str]()
+            return self._requeue_any(batch, ids)
+        kinds, limited = defaultdict[Kind | None, list[str]](list), self._task_timeouts()
         for key in ids:
-            one = known.get(key)
-            if one is None or one.in_batch or one.actor in limited or (one.losses or 0) > LOSSES_WITHOUT_DELAY:
-                others.append(key)
-            else:
-                kinds[one.enqueued_at is not None, not of_losses or one.losses is not None].append(key)
-        return kinds, others
+            kinds[_kind(batch, known.get(key), limited)].append(key)
+        queued, others = list[Queued](), list[str]()
+        for kind, keys in kinds.items():
+            if kind is None:
+                others += keys
+                continue
+            at = self._at_least()
+            changed = set(self._requeue_alike(batch, keys, kind, at))
+            queued += [Queued(key, known[key].actor, batch.pass_key, at, batch.first) for key in keys if key in changed]
+            others += [key for key in keys if key not in changed]
+        return queued + self._requeue_any(batch, others)
 
-    def _requeue_alike(self, keys: list[str], kind: Kind, batch: Requeue, at: datetime) -> Sequence[str]:
+    def _requeue_alike(self, batch: Requeue, keys: list[str], kind: Kind, at: datetime) -> Sequence[str]:
         """Requeue decisions of a kind by constants; return which were. It takes the server three quarters of the time
         of `_requeue_any`, which works out for each record what is right for it. What differs, or was changed since it
         was read, does not match here."""
@@ -205,7 +200,7 @@ class Requeues:
         mark = {"_id": {"$in": keys}, "pass": batch.pass_key, "state": QUEUED}
         return [one["_id"] for one in self._current.find(mark, {"_id": True}).hint("_id_")]
 
-    def _requeue_any(self, batch: Requeue, ids: Sequence[str], first: bool) -> list[Queued]:
+    def _requeue_any(self, batch: Requeue, ids: Sequence[str]) -> list[Queued]:
         wait: Any = round(self._message_timeout * 1000)
         if batch.counted == "losses":  # after many in a row it is looked at ever more rarely
             wait = {"$multiply": [wait, _LOST_AGAIN]}
@@ -223,26 +218,21 @@ class Requeues:
             in_batch = {"$eq": ["$inBatch", True]}
             fields["timeouts"] = {"$add": [number_of("$timeouts"), {"$cond": [in_batch, 0, 1]}]}
             fields["alone"] = {"$cond": [in_batch, True, "$alone"]}
-        guard = {**batch.guard, **OVERDUE} if batch.overdue else batch.guard
-        return self._change(
-            guard, [{"$set": fields}, {"$unset": list(forgotten(Until.NEXT_ATTEMPT))}], ids, batch.pass_key, first
-        )
+        return self._change(batch, [{"$set": fields}, {"$unset": list(forgotten(Until.NEXT_ATTEMPT))}], ids)
 
-    def _change(
-        self, guard: Document, stages: list[Document], ids: Sequence[str], pass_key: str, first: bool
-    ) -> list[Queued]:
+    def _change(self, batch: Requeue, stages: list[Document], ids: Sequence[str]) -> list[Queued]:
+        guard = {**batch.guard, **OVERDUE} if batch.overdue else batch.guard
+        if len(ids) == 1:  # one round trip instead of two
+            return self._change_one(batch, guard, stages, ids[0])
         if not ids:
             return []
-        if len(ids) == 1:  # one round trip instead of two
-            return self._change_one(guard, stages, ids[0], first)
         written = update_each(self._current, ids, guard, stages)
         if written.whole and not written.count:
             return []
-        selection = {"_id": {"$in": list(ids)}}
-        marked = self._current.find({**selection, "pass": pass_key, "state": QUEUED}, _MESSAGE).hint("_id_")
-        return [_queued(document, first) for document in marked]
+        mark = {"_id": {"$in": list(ids)}, "pass": batch.pass_key, "state": QUEUED}
+        return [_queued(batch, document) for document in self._current.find(mark, _MESSAGE).hint("_id_")]
 
-    def _change_one(self, guard: Document, stages: list[Document], key: str, first: bool) -> list[Queued]:
+    def _change_one(self, batch: Requeue, guard: Document, stages: list[Document], key: str) -> list[Queued]:
         try:
             one = self._current.find_one_and_update(
                 {"_id": key, **guard}, stages, projection=_MESSAGE, return_document=True
@@ -253,11 +243,18 @@ class Requeues:
             tell_unwritten(self._current, key, error)
             postpone(self._current, key)
             return []
-        return [_queued(one, first)] if one and one["state"] == QUEUED else []
+        return [_queued(batch, one)] if one and one["state"] == QUEUED else []
 
 
-_MESSAGE = {"actor": True, "pass": True, "queuedAt": True, "state": True}
+def _kind(batch: Requeue, decision: Decision | None, limited: Mapping[str, float]) -> Kind | None:
+    """Return by which constants a decision is requeued; None if it needs what `_requeue_any` works out, as those do
+    whose actor is `limited` by a task_timeout."""
+    if decision is None or decision.in_batch or decision.actor in limited:
+        return None
+    if (decision.losses or 0) > LOSSES_WITHOUT_DELAY:
+        return None
+    return decision.enqueued_at is not None, batch.counted != "losses" or decision.losses is not None
 
 
-def _queued(document: dict[str, Any], first: bool) -> Queued:
-    return Queued(document["_id"], document["actor"], document["pass"], document["queuedAt"], first)
+def _queued(batch: Requeue, document: Document) -> Queued:
+    return Queued(document["_id"], document["actor"], document["pass"], document["queuedAt"], batch.first)
