@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeVar
 
@@ -20,20 +20,32 @@ Done = Counter[Rule]
 """{rule: repairs that changed something}."""
 
 
-@dataclass(frozen=True, slots=True)
+OUTRUN = 10
+"""Times as many tasks as were requeued that were to be, from which on others are at work on them. Of several that are
+at work on the same tasks one is mostly first at nearly all; if each of a few were first at some, none would end."""
+
+
+@dataclass(slots=True)
 class Repaired:
     """What came of a repair."""
 
-    changed: Mapping[Rule, Changed]
+    changed: defaultdict[Rule, Changed] = field(default_factory=lambda: defaultdict(Changed))
     """{rule: what its repairs changed, by process}."""
-    postponed: Sequence[Later] = ()
+    postponed: list[Later] = field(default_factory=list)
     """Tasks that are to be requeued, and are not yet, for the `requeue_rate` of their actors: scanners do it then."""
-    is_outrun: bool = False
-    """Whether tasks were to be requeued, and others were first at most of them."""
+    wanted: int = 0
+    """Tasks that were to be requeued now."""
+    queued: int = 0
+    """Tasks that were: others had changed."""
 
     @property
     def done(self) -> Done:
         return Counter({rule: changed.total() for rule, changed in self.changed.items()})
+
+    @property
+    def is_outrun(self) -> bool:
+        """Whether most tasks that were to be requeued had changed: others are at work on the same ones."""
+        return self.wanted > OUTRUN * self.queued
 
 
 def of_records(records: Iterable[str]) -> Changed:

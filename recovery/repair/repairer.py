@@ -1,30 +1,40 @@
 """Findings to compare-and-sets: what a rule says is to be done, done in batches.
 
-A repair runs a step of the normal path again, and its update repeats the condition that the finding was made
-on; a record that has moved on since is left alone. So a finding may be as old as it likes. Each repair that
-changed something is counted under its rule.
+A repair runs a step of the normal path again, and its update repeats the condition that the finding was made on. A
+record that has moved on since is left alone, so a finding may be as old as it likes.
+
+Most findings ask for a requeue: the attempt or the message of a task is lost, or a delayed task is due. One update
+queues many tasks again (`store.lifecycle.requeues`). Then their messages are pushed, and their graphs get new deadlines.
+If that is cut off, the decisions are queued and MESSAGE_LOST finds them. The other repairs have modules of their own.
+
+Metrics: recovery_findings, recovery_repairs and recovery_requeues by rule and actor, recovery_requeue_lag_seconds.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 
 import prometheus_client
 
-from recovery import metrics
-from recovery.engine import Outbox, Resources
-from recovery.repair.changed import Changed, Repaired, by_actor
+from recovery import metrics, tracing
+from recovery.engine import Outbox, Resources, push
+from recovery.engine.end.fencing import withdraw_unwanted
+from recovery.limits import LONGEST
+from recovery.metrics.registry import count_requeued, observe_all
+from recovery.records import Decision
+from recovery.records.ids import new_pass, split_record_id
+from recovery.repair.changed import Changed, Repaired, by_actor, of_records
 from recovery.repair.damage_repairs import DamageRepairs
 from recovery.repair.diagnosis import RedisLoss
-from recovery.repair.ended_tasks import Applying, EndRepairs
+from recovery.repair.ended_tasks import Applying, EndRepairs, count_timeouts, holders_of
 from recovery.repair.graph_repairs import GraphRepairs
 from recovery.repair.process_repairs import ProcessRepairs
 from recovery.repair.requeue_pace import RequeuePace
-from recovery.repair.requeueing import RequeueRepairs
 from recovery.rules import Finding, Repair, Rule, Surroundings
-from recovery.store import batches
+from recovery.store import LOSSES_WITHOUT_DELAY, Queued, batches
 
 log = logging.getLogger(__name__)
 
@@ -39,12 +49,18 @@ class Repairer:
         self, resources: Resources, outbox: Outbox, source: str = "auto", pace: RequeuePace | None = None
     ) -> None:
         self._source = source
-        self._requeues, self.redis_loss = RequeueRepairs(resources, pace), RedisLoss(resources)
+        self._resources, self._store = resources, resources.store
+        self._pace = pace or RequeuePace(resources.settings.scan_interval)
+        self.redis_loss = RedisLoss(resources)
+        self._repaired = Repaired()
         applying = Applying(resources, outbox)
         self._actions: dict[Repair, Action] = {
+            Repair.REQUEUE: self._requeue,
+            Repair.ENQUEUE_DUE: self._enqueue_due,
+            Repair.REQUEUE_MESSAGE: self._requeue_message,
+            Repair.WAIT: self._wait,
             **ProcessRepairs(resources, applying).actions,
             **GraphRepairs(resources).actions,
-            **self._requeues.actions,
             **EndRepairs(resources, applying).actions,
             **DamageRepairs(resources, applying).actions,
         }
@@ -54,8 +70,7 @@ class Repairer:
         groups: dict[tuple[Rule, Repair], list[Finding]] = defaultdict(list)
         for finding in findings:
             groups[finding.rule, finding.repair].append(finding)
-        done = dict[Rule, Changed]()
-        self._requeues.begin()
+        self._repaired = repaired = Repaired()
         if findings:  # before anything is queued
             self.redis_loss.look()
         for (rule, repair), group in groups.items():
@@ -64,15 +79,110 @@ class Repairer:
             for some in batches(group):
                 by_process += self._actions[repair](rule, some, around)
             if changed := by_process.total():
-                done[rule] = done.get(rule, Changed()) + by_process
+                repaired.changed[rule] += by_process
                 _count(metrics.REPAIRS, rule, by_actor(group, by_process))
                 log.info(
                     "%s: %s, %d of %d (source %s); first %s: %s",
                     rule, repair, changed, len(group), self._source, group[0].record, group[0].evidence,
                 )  # fmt: skip
-        return Repaired(done, self._requeues.postponed, self._requeues.is_outrun)
+        return repaired
+
+    def _requeue(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
+        requeues = self._store.requeues
+        if rule is Rule.WORKER_LOST:  # in no pace: at most as many as its workers had slots
+            decisions = _decisions(findings)
+            queued = requeues.requeue_worker_lost(list(decisions), holders_of(findings), new_pass())
+        else:
+            decisions = _decisions(self._in_pace(findings, around))
+            queued = requeues.timed_out(list(decisions), new_pass(), decisions)
+        for actor, count in Counter(one.actor for one in queued if not decisions[one.id].in_batch).items():
+            count_timeouts(actor, count)
+        return self._hand_over(rule, decisions, queued)
+
+    def _enqueue_due(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
+        if early := {key for key, decision in _decisions(findings).items() if _is_early(decision, around.now)}:
+            self._store.task_deadlines.await_eta(sorted(early))
+            findings = [finding for finding in findings if finding.record not in early]
+        decisions = _decisions(self._in_pace(findings, around))
+        queued = self._store.requeues.enqueue_due(list(decisions), new_pass(), decisions)
+        return self._hand_over(rule, decisions, queued)
+
+    def _requeue_message(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
+        decisions = _decisions(self._in_pace(self._of_someone(findings), around))
+        until = max((one.queued_at for one in decisions.values() if one.queued_at), default=None)
+        queued = self._store.requeues.requeue_message_lost(list(decisions), until, new_pass(), decisions)
+        changed = self._hand_over(rule, decisions, queued)
+        _report_repeated_losses(decisions)
+        return changed
+
+    def _of_someone(self, findings: Sequence[Finding]) -> Sequence[Finding]:
+        """Those whose processes are there. Whoever made the others was cut off before it looked; they are removed."""
+        fresh = {key: decision.epoch for key, decision in _decisions(findings).items() if decision.fresh}
+        if not fresh:
+            return findings
+        unwanted = withdraw_unwanted(self._resources, fresh)
+        return [finding for finding in findings if finding.record not in unwanted]
+
+    def _in_pace(self, findings: Sequence[Finding], around: Surroundings) -> Sequence[Finding]:
+        """Those that their actors' pace allows now; the others are postponed."""
+        now, later = self._pace.split(findings, around)
+        for rest in later:
+            self._store.task_deadlines.postpone(rest.ids, rest.least, rest.most)
+        self._repaired.postponed += later
+        return now
+
+    def _wait(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
+        waiting: dict[bool, list[str]] = defaultdict(list)
+        for key, decision in _decisions(findings).items():
+            waiting[around.actor(decision.actor).requeue_rate > 0].append(key)
+        for paced, ids in waiting.items():
+            self._store.task_deadlines.postpone_waiting(ids, paced=paced)
+        return Changed()  # looked at, nothing repaired
+
+    def _hand_over(self, rule: Rule, wanted: Mapping[str, Decision], queued: Sequence[Queued]) -> Changed:
+        """Push the messages of what was `queued` among the decisions that were to be; return which tasks these are."""
+        self._repaired.wanted += len(wanted)
+        self._repaired.queued += len(queued)
+        if queued:
+            repairing = tracing.repairing((wanted[one.id] for one in queued), self._store.decisions.claims)
+            push(self._resources, queued)
+            count_requeued(rule.value, [one.actor for one in queued])
+            tracing.repaired(rule.value, repairing)
+            _observe_lag(wanted, queued)
+            self._store.graphs.touch({split_record_id(one.id)[0] for one in queued})
+        return of_records(one.id for one in queued)
 
 
 def _count(metric: prometheus_client.Counter, rule: Rule, counts: Mapping[str, int]) -> None:
     for actor, count in counts.items():
         metric.labels(rule.value, actor).inc(count)
+
+
+def _is_early(decision: Decision, now: datetime) -> bool:
+    """Return whether the time of a delayed task is still to come, though its deadline is past: the deadline was for a
+    task_timeout that holds no more. See `TaskDeadlines.await_eta`."""
+    return decision.eta is not None and now < decision.eta < now + timedelta(seconds=LONGEST)
+
+
+def _decisions(findings: Sequence[Finding]) -> dict[str, Decision]:
+    return {finding.record: finding.decision for finding in findings if finding.decision is not None}
+
+
+def _report_repeated_losses(lost: Mapping[str, Decision]) -> None:
+    """A message that is lost again and again is no outage: another program takes it, or it ends whoever takes it."""
+    often = [one for one in lost.values() if (one.losses or 0) >= LOSSES_WITHOUT_DELAY]
+    if often:
+        log.warning(
+            "messages of %d tasks were lost %d times or more, first %s: does another program consume the queue %s, or "
+            "does Redis evict?",
+            len(often), LOSSES_WITHOUT_DELAY + 1, often[0].id, often[0].actor,
+        )  # fmt: skip
+
+
+def _observe_lag(wanted: Mapping[str, Decision], queued: Sequence[Queued]) -> None:
+    lags = [
+        max(0.0, (one.queued_at - deadline).total_seconds())
+        for one in queued
+        if (deadline := wanted[one.id].recovery_time) is not None
+    ]
+    observe_all(metrics.LAG, lags)

@@ -270,7 +270,7 @@ def by_scanners(world: World, only: str | None = None) -> Found:
 
     def note(_: Repairer, findings: Iterable[Finding], *__: object) -> Repaired:
         found.update(_of(findings))
-        return Repaired({})
+        return Repaired()
 
     def tell(_: Scanner[Any], damage: DamagedRecord) -> None:
         found.add((str(damage.record).partition("/")[0], Rule.RECORD_DAMAGED.value, str(damage.record)))
