@@ -4,8 +4,9 @@ A repair runs a step of the normal path again, and its update repeats the condit
 record that has moved on since is left alone, so a finding may be as old as it likes.
 
 Most findings ask for a requeue: the attempt or the message of a task is lost, or a delayed task is due. One update
-queues many tasks again (`store.lifecycle.requeues`). Then their messages are pushed, and their graphs get new deadlines.
-If that is cut off, the decisions are queued and MESSAGE_LOST finds them. The other repairs have modules of their own.
+queues many tasks again (`store.lifecycle.requeues`). Then their messages are pushed, and their graphs get new
+deadlines. If that is cut off, the decisions are queued and MESSAGE_LOST finds them. The other repairs have modules of
+their own.
 
 Metrics: recovery_findings, recovery_repairs and recovery_requeues by rule and actor, recovery_requeue_lag_seconds.
 """

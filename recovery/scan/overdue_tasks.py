@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from recovery.engine import Outbox, Resources
 from recovery.records import Decision, DecisionState
 from recovery.repair import Diagnosis, look_around
-from recovery.rules import SPOILT, Finding, judge_decision, of_aborted
+from recovery.rules import SPOILT, judge_decision, of_aborted
 from recovery.scan.lost_messages import LostMessages
 from recovery.scan.scanner import MAX_SECONDS, Page, Scanner, ScanResult
 from recovery.store.record_reading import Read
@@ -134,12 +134,9 @@ class DecisionScanner(Scanner[Decision]):
         self._seen_filling |= filling
         around = look_around(self.resources, queues=queues | filling, looks_again=True)
         aborted = self.resources.store.processes.aborted({decision.process_id for decision in decisions})
-        over: dict[str, Finding] = {}
-        if aborted:  # of a page hardly ever one is
-            over = {one.process_id: of_aborted(one) for one in decisions if one.process_id in aborted}
-            decisions = [decision for decision in decisions if decision.process_id not in aborted]
-        found = (f for decision in decisions if (f := judge_decision(decision, around)))
-        return Diagnosis([*over.values(), *found], around)
+        over = {one.process_id: of_aborted(one) for one in decisions if one.process_id in aborted}
+        found = (judge_decision(one, around) for one in decisions if one.process_id not in aborted)
+        return Diagnosis([*over.values(), *filter(None, found)], around)
 
     def postpone_healthy(self, page: Sequence[Decision]) -> None:
         # While a page is not full, nothing stands in another's way.

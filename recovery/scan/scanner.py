@@ -37,7 +37,7 @@ MAX_SECONDS = 20.0
 """After so long a scan ends, so that its result is seen; the next nudge goes on."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ScanResult:
     """What a scan did."""
 
@@ -107,30 +107,29 @@ class Scanner(ABC, Generic[Item]):
 
     def run_once(self, seconds: float = MAX_SECONDS) -> ScanResult:
         """Scan for about `seconds` seconds, or until `_is_over`."""
-        began, looked_at = time.perf_counter(), 0
-        repaired: Done = Counter()
-        error, more = None, False
+        began, result = time.perf_counter(), ScanResult(self.name)
         if not self._goes_on:
             self._recent.clear()
         try:
             while page := self.find():
-                looked_at += len(page)
+                result.looked_at += len(page)
                 self._is_outrun = False
                 done = self._look_at(page) + self._mend(page.damaged)
-                repaired += done
+                result.repaired += done
                 if not (self.repairs_move_deadlines and done.total() == len(page)):
                     self.postpone_healthy(page.items)
                 if self._is_over(page, done):
                     break
-                if more := time.perf_counter() - began > seconds:
+                result.more = time.perf_counter() - began > seconds
+                if result.more:
                     break
         except (StoreError, BrokerError, DamagedRecord) as caught:
-            error = in_a_line(caught)
-            log.warning("%s scan cut off (%s); the next nudge goes on", self.name, error)
+            result.error = in_a_line(caught)
+            log.warning("%s scan cut off (%s); the next nudge goes on", self.name, result.error)
             if isinstance(caught, IndexMissing):
                 self._index_again()
-        self._goes_on = more
-        return self._counted(ScanResult(self.name, looked_at, repaired, time.perf_counter() - began, error, more))
+        self._goes_on, result.seconds = result.more, time.perf_counter() - began
+        return self._counted(result)
 
     def look_past(self) -> ScanResult:
         """A run that asks nothing: somebody has seen that nothing is overdue."""

@@ -92,19 +92,15 @@ class Requeues:
         starts = {"$max": [date_of("$eta"), {"$add": ["$$NOW", DELAY]}]}
         due = {"$lte": [starts, "$$NOW"]}
         message_due = in_time(after(self._message_timeout), self._task_timeouts())
-        stages = [
-            {
-                "$set": {
-                    "state": {"$cond": [due, QUEUED, DELAYED]},
-                    "pass": pass_key,
-                    # A task's time begins when it could be taken.
-                    "enqueuedAt": {"$cond": [due, FIRST_QUEUED, "$$REMOVE"]},
-                    "queuedAt": "$$NOW",
-                    "recoveryTime": {"$cond": [due, message_due, starts]},
-                }
-            }
-        ]
-        return self._change(Requeue({"state": WAITING}, pass_key, first=False), stages, ids)
+        fields = {
+            "state": {"$cond": [due, QUEUED, DELAYED]},
+            "pass": pass_key,
+            # A task's time begins when it could be taken.
+            "enqueuedAt": {"$cond": [due, FIRST_QUEUED, "$$REMOVE"]},
+            "queuedAt": "$$NOW",
+            "recoveryTime": {"$cond": [due, message_due, starts]},
+        }
+        return self._change(Requeue({"state": WAITING}, pass_key, first=False), [{"$set": fields}], ids)
 
     def enqueue_due(self, ids: Sequence[str], pass_key: str, known: Known | None = None) -> list[Queued]:
         """delayed, eta past → queued."""
