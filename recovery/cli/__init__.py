@@ -2,9 +2,11 @@
 command waits for drivers that it does not use.
 
 `entry` is where it starts. `main` is the only place that catches: an error of ours is one message on stderr and its
-exit code, no traceback. A module that registers commands is named `…_commands`, and `on_demand` lists it with their
-names. What commands share has modules of its own: `command_options`, `connection`, `output`, `text_tables`,
-`interrupts` and `shell_completion`. Where a group is too large for one module, others have how it shows what it finds.
+exit code, no traceback. A module with commands is named `…_commands`: its `commands` are a group, or commands of
+`recovery` itself, and `on_demand` lists them. What commands share has modules of its own, which `main` imports as well,
+so that they cost no command anything: `command_options`, `connection`, `output`, `interrupts` and `shell_completion`.
+All else that is not needed to read the command line is imported in the function that uses it. Where a group is too
+large for one module, others have how it shows what it finds.
 """
 
 from __future__ import annotations

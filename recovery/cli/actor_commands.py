@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
-from recovery.cli.command_options import Command, JsonOption, ReasonOption, paragraphs
+from recovery.cli.command_options import JsonOption, ReasonOption
 from recovery.cli.connection import connect
-from recovery.cli.output import print_answer
-from recovery.cli.override_commands import Found, GroupTexts, OverridesGroup, group
+from recovery.cli.output import print_answer, print_rows, seconds_between
+from recovery.cli.override_commands import Found, OverridesGroup, group
 from recovery.cli.shell_completion import complete_actor
+from recovery.wording import show_age
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,35 +21,6 @@ if TYPE_CHECKING:
     from recovery.engine.operators.overrides import ActorOverrides
     from recovery.records import ActorPreferences, Stored
 
-HELP = GroupTexts(
-    name="actor",
-    complete=complete_actor,
-    group="""Settings of actors, and which are blocked, changed while workers run.
-
-What is set here wins over the code and survives restarts and deployments, until it is unset. Workers take it up
-at once, or within seconds where they can't be told.
-
-Example: [bold]recovery actor set charge_card worker_timeout=90s max_work_timeouts=3[/bold]
-""",
-    list="""List actors: what waits, who consumes it, and what is set. Idle ones are on one line.
-
-Example: [bold]recovery actor list --json[/bold]
-""",
-    show="""Show an actor's settings, and where each comes from.
-
-Example: [bold]recovery actor show charge_card[/bold]
-""",
-    set="""Set settings of an actor over what its code says.
-
-Times are seconds, or have a unit: 90, 90s, 2m, 1h, 1d. What runs keeps its deadline until its next heartbeat.
-
-Example: [bold]recovery actor set charge_card worker_timeout=90s[/bold]
-""",
-    unset="""Let an actor's code decide settings again.
-
-Example: [bold]recovery actor unset charge_card worker_timeout[/bold]
-""",
-)
 BLOCK_HELP = """Begin no task of an actor any more; what runs goes on, and what waits is kept.
 
 Example: [bold]recovery actor block charge_card --reason "the bank is away"[/bold]
@@ -66,15 +39,6 @@ Example: [bold]recovery actor forget charge_card_v1[/bold]
 
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, autocompletion=complete_actor)]
-
-
-def add_to(commands: typer.Typer) -> None:
-    """Register the commands of this module."""
-    actors = group(OverridesGroup(HELP, _overrides, look, _one, _print, "actors", needs_redis=True))
-    actors.command("block", cls=Command, help=paragraphs(BLOCK_HELP))(block)
-    actors.command("unblock", cls=Command, help=paragraphs(UNBLOCK_HELP))(unblock)
-    actors.command("forget", cls=Command, help=paragraphs(FORGET_HELP))(forget)
-    commands.add_typer(actors, name="actor")
 
 
 def block(name: Name, reason: ReasonOption = "", json: JsonOption = False) -> None:
@@ -101,8 +65,6 @@ def forget(name: Name, reason: ReasonOption = "", json: JsonOption = False) -> N
 
 def look(resources: Resources) -> dict[str, Found]:
     """Return all actors as JSON has them. Ages are in seconds."""
-    from recovery.cli.output import seconds_between
-
     store = resources.store
     actors, polled, now = store.actors.stored(), store.queues.all(), store.now()
     waiting = store.waiting.by_actor()
@@ -135,11 +97,7 @@ def _one(stored: Stored[ActorPreferences]) -> Found:
 
 
 def _print(out: Console, found: dict[str, Found]) -> None:
-    from rich.text import Text
-
-    from recovery.cli.output import print_rows
     from recovery.cli.setting_values import overridden
-    from recovery.wording import show_age
 
     if not found:
         out.print("none: no worker has ever run here")
@@ -167,3 +125,45 @@ def _is_busy(actor: Found) -> bool:
     from recovery.cli.setting_values import overridden
 
     return bool(actor["tasks"] or actor["blocked"] or overridden(actor["settings"]))
+
+
+commands = group(
+    OverridesGroup(
+        name="actor",
+        complete=complete_actor,
+        group_help="""Settings of actors, and which are blocked, changed while workers run.
+
+What is set here wins over the code and survives restarts and deployments, until it is unset. Workers take it up
+at once, or within seconds where they can't be told.
+
+Example: [bold]recovery actor set charge_card worker_timeout=90s max_work_timeouts=3[/bold]
+""",
+        list_help="""List actors: what waits, who consumes it, and what is set. Idle ones are on one line.
+
+Example: [bold]recovery actor list --json[/bold]
+""",
+        show_help="""Show an actor's settings, and where each comes from.
+
+Example: [bold]recovery actor show charge_card[/bold]
+""",
+        set_help="""Set settings of an actor over what its code says.
+
+Times are seconds, or have a unit: 90, 90s, 2m, 1h, 1d. What runs keeps its deadline until its next heartbeat.
+
+Example: [bold]recovery actor set charge_card worker_timeout=90s[/bold]
+""",
+        unset_help="""Let an actor's code decide settings again.
+
+Example: [bold]recovery actor unset charge_card worker_timeout[/bold]
+""",
+        overrides=_overrides,
+        look=look,
+        one=_one,
+        print_all=_print,
+        plural="actors",
+        needs_redis=True,
+    )
+)
+commands.add(BLOCK_HELP)(block)
+commands.add(UNBLOCK_HELP)(unblock)
+commands.add(FORGET_HELP)(forget)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recovery.cli.command_options import Command, JsonOption, paragraphs
-from recovery.cli.output import moment
+from recovery.cli.command_options import Commands, JsonOption
+from recovery.cli.connection import connect
+from recovery.cli.output import GAP, Labelled, console, line, moment, print_json, print_rows
 from recovery.limits import MAX_NUMBER
 from recovery.wording import printable
 
@@ -29,7 +30,10 @@ Example: [bold]recovery audit --what actor --limit 20[/bold]
 HEADERS = ("at (UTC)", "by", "what", "target", "why", "outcome")
 Row = tuple[str, str, str, str, str, str]
 
+commands = Commands()
 
+
+@commands.add(HELP)
 def audit(
     what: Annotated[str | None, typer.Option(help="Only what begins so: `actor`, `operation apply`.")] = None,
     target: Annotated[str | None, typer.Option(help="Only what was done to this.")] = None,
@@ -39,9 +43,6 @@ def audit(
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many, the newest first.")] = 50,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.output import console, print_json
-
     found = connect(needs_redis=False).store.audit_log.newest(limit, what=what, target=target, operation=operation)
     if json:
         print_json("audit", {"entries": [_as_dict(entry) for entry in found]})
@@ -55,8 +56,6 @@ def audit(
 def _print(out: Console, rows: Sequence[Row]) -> None:
     """Print a table with a line for each entry. In a terminal that is too narrow for it, the reason and the outcome,
     and a long target, are on a second line."""
-    from recovery.cli.output import GAP, Labelled, line, print_rows
-
     widths = [max(len(printable(text)) for text in column) for column in zip(HEADERS, *rows, strict=True)]
     if sum(widths) + GAP * (len(widths) - 1) <= out.width or sum(widths[:3]) + GAP * 3 > out.width:
         print_rows(out, HEADERS, rows)
@@ -93,8 +92,3 @@ def _as_dict(entry: AuditEntry) -> dict[str, Any]:
         "ended_at": entry.ended_at,
         "operation": entry.operation,
     }
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    app.command(cls=Command, help=paragraphs(HELP))(audit)

@@ -9,9 +9,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.command_options import Command, CommandGroup, JsonOption, ReasonOption, YesOption, paragraphs
+from recovery.cli.command_options import (
+    Commands,
+    JsonOption,
+    ReasonOption,
+    YesOption,
+)
+from recovery.cli.connection import connect
+from recovery.cli.interrupted import (
+    as_dict,
+    lines,
+    print_groups,
+    print_if_none,
+    print_none,
+    print_plan,
+    print_tasks,
+    tasks_of,
+)
+from recovery.cli.output import console, messages, print_answer, print_json
 from recovery.cli.process_commands import DEFAULT_REASON, AbortReasonOption, whole_process
 from recovery.cli.shell_completion import complete_actor, complete_process, complete_type
+from recovery.errors import InputError
 from recovery.wording import count
 
 if TYPE_CHECKING:
@@ -56,7 +74,7 @@ Example: [bold]recovery broken abort 0198c1d2e3f47a5b8c9d0e1f2a3b4c5d --reason "
 Example: [bold]recovery broken abort --waiting-for charge_card_v1 --yes[/bold]
 """
 
-app = typer.Typer(name="broken", cls=CommandGroup, help=paragraphs(HELP), no_args_is_help=True, rich_markup_mode="rich")
+commands = Commands("broken", HELP)
 
 _TARGET = typer.Argument(
     metavar="PROCESS_ID[/TASK]",
@@ -87,7 +105,7 @@ WaitingForOption = Annotated[
 ]
 
 
-@app.command("list", cls=Command, help=paragraphs(LIST_HELP))
+@commands.add(LIST_HELP, "list")
 def list_(
     process_type: TypeOption = None,
     actor: ActorOption = None,
@@ -100,9 +118,6 @@ def list_(
 ) -> None:
     import dataclasses
 
-    from recovery.cli.connection import connect
-    from recovery.cli.interrupted import print_groups, print_none, print_tasks, tasks_of
-    from recovery.cli.output import console, messages, print_json
     from recovery.health.stored_records import count_unlisted
 
     resources, selection = connect(needs_redis=False), _selection_of(process_type, actor, kind, fingerprint)
@@ -122,12 +137,8 @@ def list_(
         messages().print(f"{left_out}. `recovery sweep --repair` lists them again", style="yellow")
 
 
-@app.command(cls=Command, help=paragraphs(SHOW_HELP))
+@commands.add(SHOW_HELP)
 def show(target: Target, json: JsonOption = False) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.interrupted import as_dict, lines
-    from recovery.cli.output import console, print_json
-
     resources = connect(needs_redis=False)
     found = _interruptions_of(resources, target)
     decision = resources.store.decisions.get_committed  # one at a time: each may have a stack of 20 kB
@@ -140,7 +151,7 @@ def show(target: Target, json: JsonOption = False) -> None:
             out.print(line)
 
 
-@app.command(cls=Command, help=paragraphs(RESTART_HELP))
+@commands.add(RESTART_HELP)
 def restart(  # noqa: PLR0913
     target: GivenTarget = None,
     process_type: TypeOption = None,
@@ -152,9 +163,6 @@ def restart(  # noqa: PLR0913
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.interrupted import print_if_none, print_plan
-    from recovery.cli.output import console, print_json
     from recovery.engine.lookup import resolve_task
     from recovery.engine.operators.restart import restart_process, restart_selected, told
 
@@ -183,7 +191,7 @@ def restart(  # noqa: PLR0913
     console().print(told(done))
 
 
-@app.command(cls=Command, help=paragraphs(ABORT_HELP))
+@commands.add(ABORT_HELP)
 def abort(  # noqa: PLR0913
     target: Annotated[
         str | None,
@@ -201,11 +209,7 @@ def abort(  # noqa: PLR0913
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.interrupted import print_if_none, print_plan
-    from recovery.cli.output import console, print_json
     from recovery.engine.operators.abort import abort_process, abort_selected
-    from recovery.errors import InputError
 
     selection = _selection_of(process_type, actor, kind, fingerprint)
     if waiting_for is not None:
@@ -238,8 +242,6 @@ def abort(  # noqa: PLR0913
 
 def _abort_waiting_for(actor: str, reason: str, limit: int | None, *, yes: bool, json: bool) -> None:
     """Abort the processes with tasks for an actor that no worker serves, or, without `yes`, say how many they are."""
-    from recovery.cli.connection import connect
-    from recovery.cli.output import print_answer
     from recovery.engine.operators.abort import abort_waiting, waiting_for
 
     if yes:
@@ -254,7 +256,6 @@ def _abort_waiting_for(actor: str, reason: str, limit: int | None, *, yes: bool,
 
 def _interruptions_of(resources: Resources, target: str) -> list[Interruption]:
     from recovery.engine.lookup import find_process, resolve_task
-    from recovery.errors import InputError
     from recovery.records import ProcessState
     from recovery.records.ids import record_id
 
@@ -281,15 +282,8 @@ def _selection_of(process_type: str | None, actor: str | None, kind: str | None,
 
 def _check_target(target: str | None, selection: Selection, limit: int | None) -> None:
     """Raise InputError unless either one process or task is named, or a group."""
-    from recovery.errors import InputError
-
     options = "--type, --actor, --kind or --fingerprint"
     if target is None and not selection.filter():
         raise InputError(f"nothing is named: give a process id, or a group by {options} (`recovery broken list`)")
     if target is not None and (selection.filter() or limit is not None):
         raise InputError(f"{target} and a group are named: give either a process id, or {options} with --limit")
-
-
-def add_to(commands: typer.Typer) -> None:
-    """Register the commands of this module."""
-    commands.add_typer(app)

@@ -88,6 +88,19 @@ class CommandGroup(TyperGroup):
         return _prepared(super().get_params(ctx))
 
 
+class Commands(typer.Typer):
+    """The commands of a module: a group, if it has a name. Without a name each is a command of `recovery` itself."""
+
+    def __init__(self, name: str | None = None, help: str = "") -> None:
+        super().__init__(
+            name=name, cls=CommandGroup, help=paragraphs(help), no_args_is_help=True, rich_markup_mode="rich"
+        )
+
+    def add(self, help: str, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+        """Return a decorator that adds a function as a command with this help, under its own name by default."""
+        return self.command(name, cls=Command, help=paragraphs(help))
+
+
 _CONVERTERS = ("parser", "click_type")
 """Names of what an option converts its values by, in Typer's versions."""
 

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.command_options import BAD, DURATION, Command, JsonOption, duration, paragraphs
-from recovery.cli.interrupts import processes_go_on
+from recovery.cli.command_options import BAD, DURATION, Commands, JsonOption, duration
+from recovery.cli.connection import connect
+from recovery.cli.interrupts import Stopped, processes_go_on, stop_in_order
+from recovery.cli.output import console, messages, print_json
+from recovery.errors import ServerUnavailable
+from recovery.wording import count, show_age
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +49,10 @@ Example: [bold]recovery demo montage.json --processes 30 --kill-every 1s --time-
 Example: [bold]recovery demo --chaos --fail 0.3 --for 10m --seed 7[/bold]
 """
 
+commands = Commands()
 
+
+@commands.add(DEMO)
 def demo(  # noqa: PLR0913
     files: Annotated[
         list[Path] | None,
@@ -110,8 +117,6 @@ def demo(  # noqa: PLR0913
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.interrupts import Stopped, stop_in_order
-    from recovery.cli.output import console, messages, print_json
     from recovery.demo.options import Options, disaster_named
     from recovery.demo.run import run
     from recovery.demo.screen import Screen, summary
@@ -157,6 +162,7 @@ Example: [bold]recovery run montage.json blast.json --processes 10 --time-scale 
 LOOK_EVERY = 0.1
 
 
+@commands.add(RUN)
 def run(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Workflows in WfFormat, taken in turn.")],
     processes: Annotated[int, typer.Option(help="How many processes to start.")] = 1,
@@ -166,10 +172,7 @@ def run(
     ] = "1h",  # type: ignore[assignment]
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.output import console
     from recovery.wfformat import load, workload
-    from recovery.wording import count
 
     workload.check_load(processes, time_scale, timeout)
     workflows = [load(path) for path in files]
@@ -191,9 +194,6 @@ def run(
 
 
 def _print(out: Console, runs: Sequence[workload.Run], good: int, seconds: float, *, json: bool) -> None:
-    from recovery.cli.output import print_json
-    from recovery.wording import show_age
-
     if json:
         found = [{"process": r.id, "workflow": r.workflow.name, "state": r.state, "error": r.error} for r in runs]
         print_json("run", {"processes": found, "finished": good, "seconds": round(seconds, 3)})
@@ -211,7 +211,6 @@ def require_workers(resources: Resources) -> None:
     """Raise ServerUnavailable unless living workers serve all actors of the demo's application."""
     from recovery.demo.app import APP
     from recovery.demo.app import app as demo_app
-    from recovery.errors import ServerUnavailable
 
     served = {queue for worker in resources.store.overview.workers_alive() for queue in worker.queues}
     if missing := sorted(set(demo_app.actors) - served):
@@ -231,9 +230,3 @@ def _wait(resources: Resources, runs: list[workload.Run], deadline: float) -> in
         pause.wait(LOOK_EVERY)
         look(resources, running)
     return sum(one.state is ProcessState.FINISHED for one in runs)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    app.command(cls=Command, help=paragraphs(DEMO))(demo)
-    app.command(cls=Command, help=paragraphs(RUN))(run)

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recovery.cli.command_options import Command, JsonOption, paragraphs
+from recovery.cli.command_options import Commands, JsonOption
+from recovery.cli.connection import connect
+from recovery.cli.output import console, print_json, print_rows
+from recovery.wording import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,21 +32,20 @@ CERTAINTY = 1.96
 """Standard deviations that are not passed 19 times of 20."""
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
+commands = Commands()
 
+
+@commands.add(HELP)
 def disk(
     sample: Annotated[
         int, typer.Option(min=100, max=MAX_SAMPLE, help="How many processes an estimate is made from, about.")
     ] = SAMPLE,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.output import console, print_json
-
     found = connect(needs_redis=False).store.disk.use(sample)
     if json:
         print_json("disk", as_dict(found))
         return
-    from recovery.cli.output import print_rows
 
     headers = ("type", "processes", "records", "documents", "on disk", "share")
     print_rows(console(), headers, _rows(found), right=headers[1:])
@@ -104,8 +106,6 @@ def show_bytes(number: float) -> str:
 
 
 def _remarks(found: DiskUse) -> Iterator[str]:
-    from recovery.wording import count
-
     if found.estimated:
         yield (
             f"estimated from {count(found.drawn, 'process')}, drawn at random, with all of their records: a share of a "
@@ -116,8 +116,3 @@ def _remarks(found: DiskUse) -> Iterator[str]:
         yield "what is on disk is not known: this user of MongoDB lacks the right collStats"
     elif found.free:
         yield f"{show_bytes(found.free)} more of the files are free for records to come; what is removed leaves them"
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    app.command(cls=Command, help=paragraphs(HELP))(disk)

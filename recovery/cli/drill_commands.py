@@ -8,8 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.command_options import BAD, DURATION, Command, JsonOption, ReasonOption, duration, paragraphs
-from recovery.cli.output import Cell, console, line, print_json, print_rows
+from recovery.cli.command_options import (
+    BAD,
+    DURATION,
+    Commands,
+    JsonOption,
+    ReasonOption,
+    duration,
+)
+from recovery.cli.connection import connect
+from recovery.cli.interrupts import Stopped, stop_in_order
+from recovery.cli.output import Cell, console, line, messages, print_json, print_rows
+from recovery.errors import InputError
+from recovery.wording import count, show_duration
 
 if TYPE_CHECKING:
     from recovery.drill.drill_report import DrillReport, Measured
@@ -40,7 +51,10 @@ Example: [bold]RECOVERY_METRICS_PORT=9110 recovery drill --watch --every 1m[/bol
 EVERY = 60.0
 """Seconds."""
 
+commands = Commands()
 
+
+@commands.add(HELP)
 def drill(
     processes: Annotated[int, typer.Option(help="Canaries to start.")] = 10,
     kill: Annotated[bool, typer.Option("--kill", help="Kill a pool process and a worker, too.")] = False,
@@ -55,9 +69,6 @@ def drill(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.interrupts import Stopped, stop_in_order
-    from recovery.cli.output import messages
     from recovery.drill.drilling import DrillPlan
 
     plan = DrillPlan(processes, kill, reason)
@@ -78,8 +89,6 @@ def drill(
 
 def _check(*, watch: bool, every: float | None, kill: bool, yes: bool) -> None:
     from recovery.drill.drilling import MAX_EVERY, MIN_EVERY
-    from recovery.errors import InputError
-    from recovery.wording import show_duration
 
     if every is not None and not watch:
         raise InputError(f"--every {show_duration(every)}: goes with --watch")
@@ -97,8 +106,6 @@ def _ask(resources: Resources, plan: DrillPlan, every: float | None) -> None:
     """Have the user agree. Raises InputError if he does not, and, on record, where nothing may be killed."""
     from recovery.drill.readiness import muster
     from recovery.engine.operators.auditing import audited
-    from recovery.errors import InputError
-    from recovery.wording import count, show_duration
 
     try:
         crew = muster(resources, kill=True)
@@ -116,7 +123,6 @@ def _ask(resources: Resources, plan: DrillPlan, every: float | None) -> None:
 
 
 def _once(resources: Resources, plan: DrillPlan, *, json: bool) -> bool:
-    from recovery.cli.output import messages
     from recovery.drill.drilling import run
 
     report = run(resources, plan, lambda said: messages().print(said, style="dim"))
@@ -127,7 +133,6 @@ def _once(resources: Resources, plan: DrillPlan, *, json: bool) -> bool:
 def _watch(resources: Resources, plan: DrillPlan, every: float, *, json: bool) -> None:
     """Run drills until a signal stops them. Raises Stopped."""
     from recovery.cli import connection
-    from recovery.cli.output import messages
     from recovery.drill.drilling import watch
 
     settings, said = resources.settings, messages()
@@ -226,8 +231,3 @@ def _seconds(seconds: float | None) -> str:
     if seconds is None:
         return "–"
     return f"{max(0.0, seconds) * 1000:.0f}ms" if seconds < 1 else f"{seconds:.1f}s"
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    app.command(cls=Command, help=paragraphs(HELP))(drill)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recovery.cli.command_options import Command, CommandGroup, JsonOption, paragraphs
-from recovery.cli.output import seconds_between
+from recovery.cli.command_options import Commands, JsonOption
+from recovery.cli.connection import connect
+from recovery.cli.output import console, messages, print_answer, print_json, print_rows, seconds_between
 from recovery.cli.shell_completion import complete_saved, complete_search, complete_state, complete_type
+from recovery.errors import InputError
 from recovery.wording import show_age
 
 if TYPE_CHECKING:
@@ -34,8 +36,33 @@ LIST = """List processes, the newest first.
 
 Example: [bold]recovery list --state broken --limit 20[/bold]
 """
+GROUP = """Save searches under names, list and remove them.
+
+What is saved as stuck-orders is [italic]@stuck-orders[/italic] wherever a search is: alone, or as a term among others.
+
+Example: [bold]recovery search save stuck-orders 'type:order state:running idle:longer(1h)'[/bold]
+"""
+SAVE = """Save a search under a name. Relative times in it count from when it is used.
+
+It may have other saved searches in it: '@stuck-orders label.region:eu'.
+
+Example: [bold]recovery search save stuck-orders 'type:order state:running idle:longer(1h)'[/bold]
+"""
+LIST_SAVED = """List saved searches, who saved each, and why.
+
+Example: [bold]recovery search list[/bold]
+"""
+REMOVE = """Remove a saved search. Operations that were ordered with it keep the text that it had.
+
+Example: [bold]recovery search remove stuck-orders[/bold]
+"""
+
+commands = Commands()
+searches = Commands("search", GROUP)
+commands.add_typer(searches)
 
 
+@commands.add(FIND)
 def find(
     query: Annotated[
         str, typer.Argument(metavar="SEARCH", show_default=False, autocompletion=complete_search, help="What is asked.")
@@ -46,10 +73,7 @@ def find(
     slow: Annotated[bool, typer.Option("--slow", help="Though all processes may have to be gone through.")] = False,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.output import console, print_json
     from recovery.engine.operators.saved_searches import read_search, unknown_types
-    from recovery.errors import InputError
 
     resources = connect(needs_redis=False)
     asked = read_search(resources, query)
@@ -78,6 +102,7 @@ def find(
     )
 
 
+@commands.add(LIST, "list")
 def list_(
     process_type: Annotated[
         str | None, typer.Option("--type", help="Only of this process type.", autocompletion=complete_type)
@@ -88,9 +113,7 @@ def list_(
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many.")] = 20,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.connection import connect
     from recovery.engine.lookup import hint, unknown_type
-    from recovery.errors import InputError
     from recovery.records import ProcessState, given
 
     known = [one.value for one in ProcessState]
@@ -107,8 +130,6 @@ def _print(
     resources: Resources, command: str, ids: Sequence[str], unknown: Sequence[str], *, json: bool, **more: Any
 ) -> None:
     """Print processes; if there are none, with what is said of `unknown` process types."""
-    from recovery.cli.output import console, messages, print_json, print_rows
-
     briefs, now = resources.store.processes.committed_briefs(ids), resources.store.now()
     found = [briefs[one] for one in ids if one in briefs]
     if json:
@@ -178,34 +199,10 @@ def _print_cost(out: Console, cost: Cost) -> None:
         out.print(f"slow        {many} are gone through: takes --slow", style="yellow")
 
 
-GROUP = """Save searches under names, list and remove them.
-
-What is saved as stuck-orders is [italic]@stuck-orders[/italic] wherever a search is: alone, or as a term among others.
-
-Example: [bold]recovery search save stuck-orders 'type:order state:running idle:longer(1h)'[/bold]
-"""
-SAVE = """Save a search under a name. Relative times in it count from when it is used.
-
-It may have other saved searches in it: '@stuck-orders label.region:eu'.
-
-Example: [bold]recovery search save stuck-orders 'type:order state:running idle:longer(1h)'[/bold]
-"""
-LIST_SAVED = """List saved searches, who saved each, and why.
-
-Example: [bold]recovery search list[/bold]
-"""
-REMOVE = """Remove a saved search. Operations that were ordered with it keep the text that it had.
-
-Example: [bold]recovery search remove stuck-orders[/bold]
-"""
-
-group = typer.Typer(
-    name="search", cls=CommandGroup, help=paragraphs(GROUP), no_args_is_help=True, rich_markup_mode="rich"
-)
 Reason = Annotated[str, typer.Option("--reason", help="Why; kept with it and in the audit log.", show_default=False)]
 
 
-@group.command(cls=Command, help=paragraphs(SAVE))
+@searches.add(SAVE)
 def save(
     name: Annotated[
         str, typer.Argument(metavar="NAME", show_default=False, autocompletion=complete_saved, help="A new one.")
@@ -220,18 +217,14 @@ def save(
     replace: Annotated[bool, typer.Option("--replace", help="In the place of the one that is there.")] = False,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.output import print_answer
     from recovery.engine.operators.saved_searches import save_search
 
     saved = save_search(connect(needs_redis=False), name, search, reason, replace=replace)
     print_answer("search save", _saved_as_dict(saved), f"saved: `recovery find @{saved.id}` is {saved.text}", json=json)
 
 
-@group.command("list", cls=Command, help=paragraphs(LIST_SAVED))
+@searches.add(LIST_SAVED, "list")
 def list_saved(json: JsonOption = False) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.output import console, print_json, print_rows
     from recovery.engine.operators.saved_searches import unreadable
 
     resources = connect(needs_redis=False)
@@ -247,7 +240,7 @@ def list_saved(json: JsonOption = False) -> None:
         print_rows(console(), ("name", "search", "by", "saved", "reason"), shown)
 
 
-@group.command(cls=Command, help=paragraphs(REMOVE))
+@searches.add(REMOVE)
 def remove(
     name: Annotated[
         str, typer.Argument(metavar="NAME", show_default=False, autocompletion=complete_saved, help="As listed.")
@@ -255,8 +248,6 @@ def remove(
     reason: Reason = "",
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.output import print_answer
     from recovery.engine.operators.saved_searches import remove_search
 
     removed = remove_search(connect(needs_redis=False), name, reason)
@@ -279,10 +270,3 @@ def _saved_as_dict(search: SavedSearch) -> dict[str, Any]:
         "reason": search.reason,
         "saved_at": search.at,
     }
-
-
-def add_to(commands: typer.Typer) -> None:
-    """Register the commands of this module."""
-    commands.command("find", cls=Command, help=paragraphs(FIND))(find)
-    commands.command("list", cls=Command, help=paragraphs(LIST))(list_)
-    commands.add_typer(group)

@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recovery.cli.command_options import BAD, ERROR, Command, JsonOption, ReasonOption, paragraphs
+from recovery.cli.command_options import BAD, ERROR, Commands, JsonOption, ReasonOption
+from recovery.cli.connection import connect
 from recovery.cli.interrupted import without_rule
-from recovery.cli.output import seconds_between
+from recovery.cli.output import Labelled, console, line, print_json, seconds_between
 from recovery.cli.shell_completion import complete_process
+from recovery.errors import InputError
+from recovery.settings import load
 from recovery.wording import count, show_age
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from recovery.cli.output import Labelled
     from recovery.health import Check, Deadline, Examination
     from recovery.rules import Finding, Snapshot
 
@@ -35,14 +37,15 @@ Example: [bold]recovery doctor --json[/bold]
 LABEL = 21
 STYLES = {"OK": "green", "WARNING": "yellow", "UNKNOWN": "yellow", "PROBLEM": "bold red"}
 
+commands = Commands()
 
+
+@commands.add(DOCTOR)
 def doctor(json: JsonOption = False) -> None:
-    from recovery.cli.output import console, print_json
     from recovery.engine import Resources
     from recovery.health import examine
     from recovery.health.doctor import SERVERS
     from recovery.health.model import Cause, is_bad, worst
-    from recovery.settings import load
 
     out = console()
     checks: list[Check] = []
@@ -68,8 +71,6 @@ def _in_one(checks: Sequence[Check]) -> Check:
 
 
 def _lines(check: Check) -> Labelled:
-    from recovery.cli.output import Labelled, line
-
     style = STYLES[check.level]
     rows = [(line((f"{check.level:<8}", style), (f"{check.name:<13}", "bold")), line(check.found))]
     if check.advice:
@@ -102,6 +103,7 @@ MAX_LINES = 20
 """Open tasks and deadlines that are shown; --json has all."""
 
 
+@commands.add(CHECK)
 def check(
     process_id: Annotated[
         str, typer.Argument(metavar="PROCESS_ID", help="Its id or custom id.", autocompletion=complete_process)
@@ -111,10 +113,7 @@ def check(
     json: JsonOption = False,
 ) -> None:
     from recovery import health
-    from recovery.cli.connection import connect
-    from recovery.cli.output import console, print_json
     from recovery.engine.lookup import resolve
-    from recovery.errors import InputError
 
     if reason and not repair:
         raise InputError("--reason goes with --repair: without it nothing is changed, and nothing recorded")
@@ -141,8 +140,8 @@ def _show(
 ) -> None:
     from recovery.records import ProcessState
 
-    for line in _summary(first.snapshot, first.around.now):
-        out.print(line)
+    for text in _summary(first.snapshot, first.around.now):
+        out.print(text)
     _print_findings(out, "found", first.findings)
     if repaired is not None and first.findings:
         done = ", ".join(f"{rule} {number}" for rule, number in repaired.items()) or "nothing"
@@ -246,9 +245,3 @@ def _open(snapshot: Snapshot) -> list[dict[str, Any]]:
 def _when(at: datetime, now: datetime) -> str:
     seconds = (at - now).total_seconds()
     return f"in {show_age(seconds)}" if seconds > 0 else f"due for {show_age(-seconds)}"
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    app.command(cls=Command, help=paragraphs(DOCTOR))(doctor)
-    app.command(cls=Command, help=paragraphs(CHECK))(check)

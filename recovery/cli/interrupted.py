@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from recovery.cli.output import moment
+from rich.text import Text
+
+from recovery.cli.output import Labelled, fits, line, moment
 from recovery.wording import count
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text
 
     from recovery.engine import Resources
     from recovery.records import Decision, ErrorInfo, Interruption
@@ -24,9 +25,6 @@ PAGE = 1000
 def print_groups(out: Console, groups: Sequence[Group]) -> None:
     """Print a table of at least one group. In a pipe each group has one line."""
     from rich.table import Table
-    from rich.text import Text
-
-    from recovery.cli.output import fits, line
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     names = ("tasks", "type", "actor", "kind", "fingerprint", "first", "last", "example")
@@ -66,8 +64,6 @@ def tasks_of(resources: Resources, selection: Selection) -> Iterator[dict[str, A
 def print_tasks(out: Console, tasks: Iterable[dict[str, Any]]) -> None:
     """Print a line for each task, with its id first. It is no table, because there may be a million tasks. In a narrow
     terminal the rest of a line goes on below, indented."""
-    from recovery.cli.output import Labelled
-
     for one in tasks:
         custom_id = f"  {one['custom_id']}" if one["custom_id"] else ""
         rest = f"{one['type']}, {one['actor']}: {one['kind']}, {moment(one['at'])}, fingerprint {one['fingerprint']}"
@@ -79,8 +75,6 @@ def print_tasks(out: Console, tasks: Iterable[dict[str, Any]]) -> None:
 
 def _blocks(groups: Sequence[Group]) -> Iterator[Text]:
     """Yield a block of lines for each group, for a terminal that is too narrow for a table."""
-    from recovery.cli.output import line
-
     for group in groups:
         first, last = _times(group)
         of = f"{count(group.count, 'task')} of {group.type}, {group.actor}: "
@@ -140,9 +134,6 @@ def _times(group: Group) -> tuple[str, str]:
 
 def lines(one: Interruption, decision: Decision | None) -> Iterator[Text]:
     """Yield all that is known of an interrupted task. Its stack is last."""
-    from rich.text import Text
-
-    from recovery.cli.output import line
 
     yield line(one.id, style="bold")
     at = f"{moment(one.at)} UTC"

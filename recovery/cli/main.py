@@ -17,7 +17,7 @@ from recovery import addresses
 from recovery.cli import connection
 from recovery.cli.command_options import BAD, ERROR, NOT_ENDED
 from recovery.cli.interrupts import INTERRUPTED, end_at_once, raise_interrupts
-from recovery.cli.on_demand import Commands
+from recovery.cli.on_demand import RootGroup
 from recovery.cli.output import fail
 from recovery.cli.shell_completion import bash_words
 from recovery.errors import (
@@ -40,7 +40,7 @@ Code = str | int | None
 
 app = typer.Typer(
     name="recovery",
-    cls=Commands,
+    cls=RootGroup,
     help="Long-running processes on Celery workers that always end, whatever is killed.",
     epilog="Every command ends with 0 if all is well, 1 for a bad result (a process that broke, a finding, a problem), "
     "2 for an error: a wrong option, setting or id, or a server that does not answer; 3 if what was waited for has "

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
-from recovery.cli.command_options import Command, CommandGroup, JsonOption, paragraphs
-from recovery.cli.output import moment
+from recovery.cli.command_options import Commands, JsonOption
+from recovery.cli.connection import connect
+from recovery.cli.output import Labelled, console, moment, print_json, print_rows
 from recovery.cli.shell_completion import complete_marker, complete_type
 
 if TYPE_CHECKING:
@@ -46,12 +48,10 @@ Name = Annotated[
 ]
 Reason = Annotated[str, typer.Option("--reason", help="Kept with the marker; needed.", show_default=False)]
 
-app = typer.Typer(
-    name="marker", cls=CommandGroup, help=paragraphs(GROUP), no_args_is_help=True, rich_markup_mode="rich"
-)
+commands = Commands("marker", GROUP)
 
 
-@app.command("list", cls=Command, help=paragraphs(LIST))
+@commands.add(LIST, "list")
 def list_(
     process_type: Annotated[
         str | None, typer.Option("--type", help="Only of this process type.", autocompletion=complete_type)
@@ -59,8 +59,6 @@ def list_(
     cleared: Annotated[bool, typer.Option("--cleared", help="Those that were cleared.")] = False,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.output import console, print_json
     from recovery.records import given
 
     wanted = given.text(process_type, "--type") if process_type is not None else None
@@ -74,10 +72,8 @@ def list_(
         _print(console(), found)
 
 
-@app.command(cls=Command, help=paragraphs(SHOW))
+@commands.add(SHOW)
 def show(name: Name, json: JsonOption = False) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.output import console, print_json
     from recovery.engine.operators.markers import find_marker
 
     found = find_marker(connect(needs_redis=False), name)
@@ -87,10 +83,8 @@ def show(name: Name, json: JsonOption = False) -> None:
         _show(console(), found)
 
 
-@app.command(cls=Command, help=paragraphs(CLEAR))
+@commands.add(CLEAR)
 def clear(name: Name, reason: Reason = "", json: JsonOption = False) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.output import console, print_json
     from recovery.engine.operators.markers import clear_marker, find_marker
 
     resources = connect()
@@ -131,8 +125,6 @@ def _clearing(one: Clearing) -> dict[str, Any]:
 
 
 def _print(out: Console, markers: Sequence[Marker]) -> None:
-    from recovery.cli.output import print_rows
-
     if not markers:
         out.print("none")
         return
@@ -141,8 +133,6 @@ def _print(out: Console, markers: Sequence[Marker]) -> None:
 
 
 def _print_cleared(out: Console, markers: Sequence[Marker]) -> None:
-    from recovery.cli.output import print_rows
-
     if not markers:
         out.print("none")
         return
@@ -151,10 +141,6 @@ def _print_cleared(out: Console, markers: Sequence[Marker]) -> None:
 
 
 def _show(out: Console, marker: Marker) -> None:
-    from rich.text import Text
-
-    from recovery.cli.output import Labelled
-
     there = "" if marker.cleared_at is None else "  cleared"
     out.print(Text.assemble((marker.id, "bold"), (there, "green")))
     rows = [(Text(f"  {label}", style="bold"), text) for label, text in _rows(marker)]
@@ -180,8 +166,3 @@ def _rows(marker: Marker) -> Iterator[tuple[str, str]]:
 def _short(marker: Marker) -> str:
     text = " ".join(f"{marker.kind}: {marker.message}".split())
     return text if len(text) <= 80 else f"{text[:80]}…"
-
-
-def add_to(commands: typer.Typer) -> None:
-    """Register the commands of this module."""
-    commands.add_typer(app)

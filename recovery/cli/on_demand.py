@@ -45,7 +45,7 @@ COMMANDS: Mapping[str, str] = {
     "retry": "retry_commands",
     "sweep": "sweep_commands",
 }
-"""{command or group: module of this package whose `add_to` registers it}, in the order of the help."""
+"""{command or group: module of this package whose `commands` has it}, in the order of the help."""
 
 
 class OnDemand(Mapping[str, Any]):
@@ -66,7 +66,7 @@ class OnDemand(Mapping[str, Any]):
         return len(COMMANDS)
 
 
-class Commands(CommandGroup):
+class RootGroup(CommandGroup):
     """The group of all commands."""
 
     def __init__(self, **attributes: Any) -> None:
@@ -75,7 +75,6 @@ class Commands(CommandGroup):
 
 
 def build(module: str) -> Mapping[str, Any]:
-    """Return what a module of this package adds to the command line."""
-    added = typer.Typer(rich_markup_mode="rich")
-    import_module(f"recovery.cli.{module}").add_to(added)
-    return typer.main.get_group(added).commands
+    """Return the commands of a module of this package, or its group, by name."""
+    built = typer.main.get_group(import_module(f"recovery.cli.{module}").commands)
+    return {built.name: built} if built.name else built.commands

@@ -11,14 +11,16 @@ import typer
 from recovery.cli.command_options import (
     DURATION,
     YES,
-    Command,
+    Commands,
     JsonOption,
     ReasonOption,
     agree_to_removal,
     duration,
-    paragraphs,
 )
+from recovery.cli.connection import connect
+from recovery.cli.operation_texts import answer, rate_answer, selection_in_words
 from recovery.cli.operation_view import print_followed, print_whole
+from recovery.cli.output import console, print_answer
 from recovery.cli.shell_completion import complete_actor, complete_kind, complete_operation, complete_search
 
 if TYPE_CHECKING:
@@ -96,7 +98,6 @@ def start(  # noqa: PLR0913
     json: JsonOption = False,
 ) -> None:
     from recovery import operations
-    from recovery.cli.connection import connect
 
     asked = operations.OperationRequest(
         kind=kind,
@@ -149,13 +150,10 @@ def apply(
     json: JsonOption = False,
 ) -> None:
     from recovery import operations
-    from recovery.cli.connection import connect
 
     resources = connect()
     operation = operations.find(resources, number)
     if operation.kind.value == "collect" and operation.state.value == "planned" and not yes:
-        from recovery.cli.operation_texts import selection_in_words
-
         found = operation.planned.found if operation.planned is not None else 0
         agree_to_removal(f"{found:,} of the {selection_in_words(operation)}")
     _answer(resources, "apply", operations.apply(resources, number, reason), json=json, watch=watch)
@@ -163,7 +161,6 @@ def apply(
 
 def pause(number: Number, reason: ReasonOption = "", json: JsonOption = False) -> None:
     from recovery import operations
-    from recovery.cli.connection import connect
 
     resources = connect()
     paused = operations.pause(resources, number, reason)
@@ -175,7 +172,6 @@ def pause(number: Number, reason: ReasonOption = "", json: JsonOption = False) -
 
 def resume(number: Number, reason: ReasonOption = "", watch: WatchOption = False, json: JsonOption = False) -> None:
     from recovery import operations
-    from recovery.cli.connection import connect
 
     resources = connect()
     _answer(resources, "resume", operations.resume(resources, number, reason), json=json, watch=watch)
@@ -183,7 +179,6 @@ def resume(number: Number, reason: ReasonOption = "", watch: WatchOption = False
 
 def cancel(number: Number, reason: NeededReason = "", json: JsonOption = False) -> None:
     from recovery import operations
-    from recovery.cli.connection import connect
 
     resources = connect()
     cancelled = operations.cancel(resources, number, reason)
@@ -202,7 +197,6 @@ def rate(
     json: JsonOption = False,
 ) -> None:
     from recovery import operations
-    from recovery.cli.connection import connect
 
     resources, wanted = connect(), operations.rate_of(rate)
     _answer(resources, "rate", operations.set_rate(resources, number, wanted, reason), json=json)
@@ -210,8 +204,6 @@ def rate(
 
 def _answer(resources: Resources, command: str, operation: Operation, *, json: bool, watch: bool = False) -> None:
     """Print the new state of an operation in one line; with `watch`, follow it first."""
-    from recovery.cli.operation_texts import answer, rate_answer
-    from recovery.cli.output import console
 
     def show(found: Progress) -> None:
         console().print(rate_answer(found.operation) if command == "rate" else answer(found))
@@ -221,8 +213,6 @@ def _answer(resources: Resources, command: str, operation: Operation, *, json: b
 
 def _answer_damaged(command: str, number: int, state: str, *, json: bool) -> None:
     """Print the new state of an operation whose record can't be read."""
-    from recovery.cli.output import print_answer
-
     print_answer(
         f"operation {command}",
         {"number": number, "state": state, "damaged": True},
@@ -231,8 +221,8 @@ def _answer_damaged(command: str, number: int, state: str, *, json: bool) -> Non
     )
 
 
-def add_to(group: typer.Typer) -> None:
-    """Register the commands of this module."""
+def add_to(group: Commands) -> None:
+    """Add the commands of this module to those of `operation_commands`."""
     for command, text in (
         (start, START),
         (apply, APPLY),
@@ -241,4 +231,4 @@ def add_to(group: typer.Typer) -> None:
         (cancel, CANCEL),
         (rate, RATE),
     ):
-        group.command(cls=Command, help=paragraphs(text))(command)
+        group.add(text)(command)

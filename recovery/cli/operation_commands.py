@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from recovery.cli import operation_changes
-from recovery.cli.command_options import Command, CommandGroup, JsonOption, paragraphs
+from recovery.cli.command_options import Commands, JsonOption
+from recovery.cli.connection import connect
 from recovery.cli.operation_changes import Number
-from recovery.cli.operation_texts import result_dict
-from recovery.cli.operation_view import print_whole
+from recovery.cli.operation_texts import as_dict, result_dict
+from recovery.cli.operation_view import print_all, print_whole
+from recovery.cli.output import console, print_json, print_rows, stream_json
 from recovery.errors import InputError
-from recovery.wording import printable
+from recovery.wording import count, printable
 
 if TYPE_CHECKING:
     from recovery.engine import Resources
@@ -62,20 +64,14 @@ FORMULAS = ("=", "+", "-", "@", "|", "%", "\uff1d", "\uff0b", "\uff0d", "\uff20"
 """How texts begin that spreadsheets work out: in a wide form, too, which some take for the same."""
 ENDINGS = (".csv", ".json", ".jsonl", ".parquet")
 
-group = typer.Typer(
-    name="operation", cls=CommandGroup, help=paragraphs(GROUP), no_args_is_help=True, rich_markup_mode="rich"
-)
+commands = Commands("operation", GROUP)
 
 
-@group.command("list", cls=Command, help=paragraphs(LIST))
+@commands.add(LIST, "list")
 def list_(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many.")] = 20,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.operation_texts import as_dict
-    from recovery.cli.operation_view import print_all
-    from recovery.cli.output import console, print_json
     from recovery.operations import progress
 
     resources = connect(needs_redis=False)
@@ -87,25 +83,23 @@ def list_(
         print_all(console(), found, damaged)
 
 
-@group.command(cls=Command, help=paragraphs(SHOW))
+@commands.add(SHOW)
 def show(number: Number, json: JsonOption = False) -> None:
     from recovery import operations
-    from recovery.cli.connection import connect
 
     resources = connect(needs_redis=False)
     print_whole(resources, "show", operations.find(resources, number), json=json)
 
 
-@group.command(cls=Command, help=paragraphs(WATCH))
+@commands.add(WATCH)
 def watch(number: Number, json: JsonOption = False) -> None:
     from recovery import operations
-    from recovery.cli.connection import connect
 
     resources = connect(needs_redis=False)
     print_whole(resources, "watch", operations.find(resources, number), json=json, watch=True)
 
 
-@group.command(cls=Command, help=paragraphs(REPORT))
+@commands.add(REPORT)
 def report(
     number: Number,
     to: Annotated[
@@ -118,7 +112,6 @@ def report(
     json: JsonOption = False,
 ) -> None:
     from recovery import operations
-    from recovery.cli.connection import connect
 
     resources = connect(needs_redis=False)
     operation = operations.find(resources, number)
@@ -133,8 +126,6 @@ def print_results(
     resources: Resources, operation: Operation, states: Sequence[ResultState], limit: int | None, *, json: bool
 ) -> None:
     """Print a table of the first results, or one JSON object with all of them, or with `limit` of them."""
-    from recovery.cli.output import console, print_rows, stream_json
-
     if json:
         rows = _results(resources, operation, states, limit)
         stream_json("operation report", {"number": operation.id}, "results", rows)
@@ -155,9 +146,6 @@ def write_file(
     resources: Resources, operation: Operation, states: Sequence[ResultState], to: Path, limit: int | None
 ) -> None:
     """Write all of it to a file, by its ending. Raises InputError for one that can't be written."""
-    from recovery.cli.output import console
-    from recovery.wording import count
-
     if to.suffix not in ENDINGS:
         raise InputError(f"--to {to}: its ending says what it is to be: {', '.join(ENDINGS)}")
     rows = ({"operation": operation.id, **row} for row in _results(resources, operation, states, limit))
@@ -247,7 +235,4 @@ def _flat(value: Any) -> Any:
 _WRITERS = {".csv": _csv, ".json": _json_lines, ".jsonl": _json_lines, ".parquet": _parquet}
 
 
-def add_to(commands: typer.Typer) -> None:
-    """Register the commands of this module, and those that change something."""
-    operation_changes.add_to(group)
-    commands.add_typer(group)
+operation_changes.add_to(commands)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from recovery.cli.output import messages
 from recovery.search import stored_in_words
 from recovery.wording import count, show_age
 
@@ -117,7 +118,6 @@ def follow(
     from rich.progress import BarColumn, Progress, TextColumn
 
     from recovery import operations
-    from recovery.cli.output import messages
 
     out, watching = messages(), operations.Watching(resources)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[line]}"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rich.text import Text
+
 from recovery.cli.operation_texts import (
     advice,
     as_dict,
@@ -15,7 +17,7 @@ from recovery.cli.operation_texts import (
     sample,
     selection_in_words,
 )
-from recovery.cli.output import moment
+from recovery.cli.output import Labelled, console, moment, print_json, print_rows
 from recovery.wording import show_duration
 
 if TYPE_CHECKING:
@@ -30,9 +32,6 @@ STYLES = {"running": "green", "planning": "green", "paused": "yellow", "planned"
 
 def print_all(out: Console, found: Sequence[Progress], damaged: Sequence[str]) -> None:
     """Print a row for each operation, and a line for each that cannot be read."""
-    from rich.text import Text
-
-    from recovery.cli.output import print_rows
 
     for told in damaged:
         out.print(told, style="red", markup=False, highlight=False)
@@ -59,9 +58,6 @@ def print_all(out: Console, found: Sequence[Progress], damaged: Sequence[str]) -
 
 def print_one(out: Console, resources: Resources, found: Progress) -> None:
     """Print all of an operation, and a sample of its processes."""
-    from rich.text import Text
-
-    from recovery.cli.output import Labelled, print_rows
 
     operation = found.operation
     head = f"operation {operation.id}"
@@ -140,8 +136,6 @@ def _progress_rows(found: Progress) -> Iterator[tuple[str, str]]:
 
 def print_whole(resources: Resources, command: str, operation: Operation, *, json: bool, watch: bool = False) -> None:
     """Print all of an operation and a sample of its processes; with `watch`, follow it first."""
-    from recovery.cli.output import console
-
     print_followed(
         resources, command, operation, lambda found: print_one(console(), resources, found), json=json, watch=watch
     )
@@ -157,7 +151,6 @@ def print_followed(
     watch: bool,
 ) -> None:
     """Print an operation by `show`, or as JSON with a sample of its processes; with `watch`, follow it first."""
-    from recovery.cli.output import print_json
     from recovery.operations import progress
 
     if watch:

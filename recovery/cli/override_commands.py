@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import typer
+from rich.text import Text
 
-from recovery.cli.command_options import Command, CommandGroup, JsonOption, ReasonOption, paragraphs
+from recovery.cli.command_options import Commands, JsonOption, ReasonOption
+from recovery.cli.connection import connect
+from recovery.cli.output import console, print_json, print_rows
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,25 +28,19 @@ Found = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class GroupTexts:
-    """The texts of a group's commands."""
+class OverridesGroup:
+    """The commands of one kind of settings: their texts, and what is different between the kinds."""
 
     name: str
     complete: Callable[[str], list[str]]
     """What a shell offers for a name."""
-    group: str
-    list: str
-    show: str
-    set: str
-    unset: str
-
-
-@dataclass(frozen=True)
-class OverridesGroup:
-    """One kind of settings. `overrides` imports the class that changes them, when a command is run."""
-
-    texts: GroupTexts
+    group_help: str
+    list_help: str
+    show_help: str
+    set_help: str
+    unset_help: str
     overrides: Callable[[], OverridesClass]
+    """Imports the class that changes the settings, when a command is run."""
     look: Callable[[Resources], dict[str, Found]]
     """All of them, as JSON has it."""
     one: Callable[[Stored[Any]], Found]
@@ -55,86 +52,60 @@ class OverridesGroup:
     """Whether `look` asks Redis."""
 
 
-def group(of: OverridesGroup) -> typer.Typer:
+def group(of: OverridesGroup) -> Commands:
     """Return the commands `list`, `show`, `set` and `unset` over one kind of settings."""
-    texts = of.texts
-    made = typer.Typer(cls=CommandGroup, help=paragraphs(texts.group), no_args_is_help=True)
+    made = Commands(of.name, of.group_help)
     # Not in the annotation, which is read where this name is not known.
-    which = typer.Argument(metavar="NAME", show_default=False, autocompletion=texts.complete)
+    which = typer.Argument(metavar="NAME", show_default=False, autocompletion=of.complete)
 
-    @made.command("list", cls=Command, help=paragraphs(texts.list))
+    @made.add(of.list_help, "list")
     def list_(json: JsonOption = False) -> None:
-        _list(of, json)
+        found = of.look(connect(needs_redis=of.needs_redis))
+        if json:
+            print_json(f"{of.name} list", {of.plural: found})
+        else:
+            of.print_all(console(), found)
 
-    @made.command(cls=Command, help=paragraphs(texts.show))
+    @made.add(of.show_help)
     def show(name: str = which, json: JsonOption = False) -> None:
-        _show(of, name, json)
+        found = {"name": name, **of.one(of.overrides()(connect(needs_redis=False)).get(name))}
+        if json:
+            print_json(f"{of.name} show", found)
+        else:
+            _print(console(), found)
 
-    @made.command("set", cls=Command, help=paragraphs(texts.set))
+    @made.add(of.set_help, "set")
     def set_(
         name: str = which, settings: list[str] = ASSIGNMENTS, reason: ReasonOption = "", json: JsonOption = False
     ) -> None:
-        _set(of, name, settings, reason, json)
+        from recovery.cli.setting_values import parse
 
-    @made.command(cls=Command, help=paragraphs(texts.unset))
+        changes = parse(of.overrides().kind, settings, name)
+        overrides = of.overrides()(connect())
+        overrides.set(name, changes, reason)
+        _print_changed(of, "set", name, overrides.get(name), list(changes), json)
+
+    @made.add(of.unset_help)
     def unset(
         name: str = which, settings: list[str] = NAMES, reason: ReasonOption = "", json: JsonOption = False
     ) -> None:
-        _unset(of, name, settings, reason, json)
+        from recovery.cli.setting_values import check_names
+
+        check_names(of.overrides().kind, settings, f"unset {name} {' '.join(settings)}")
+        overrides = of.overrides()(connect())
+        overrides.unset(name, settings, reason)
+        _print_changed(of, "unset", name, overrides.get(name), list(dict.fromkeys(settings)), json)
 
     return made
 
 
-def _list(of: OverridesGroup, json: bool) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.output import console, print_json
-
-    found = of.look(connect(needs_redis=of.needs_redis))
-    if json:
-        print_json(f"{of.texts.name} list", {of.plural: found})
-    else:
-        of.print_all(console(), found)
-
-
-def _show(of: OverridesGroup, name: str, json: bool) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.output import console, print_json
-
-    found = {"name": name, **of.one(of.overrides()(connect(needs_redis=False)).get(name))}
-    if json:
-        print_json(f"{of.texts.name} show", found)
-    else:
-        _print(console(), found)
-
-
-def _set(of: OverridesGroup, name: str, settings: list[str], reason: str, json: bool) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.setting_values import parse
-
-    changes = parse(of.overrides().kind, settings, name)
-    overrides = of.overrides()(connect())
-    overrides.set(name, changes, reason)
-    _print_changed(of, "set", name, overrides.get(name), list(changes), json)
-
-
-def _unset(of: OverridesGroup, name: str, settings: list[str], reason: str, json: bool) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.setting_values import check_names
-
-    check_names(of.overrides().kind, settings, f"unset {name} {' '.join(settings)}")
-    overrides = of.overrides()(connect())
-    overrides.unset(name, settings, reason)
-    _print_changed(of, "unset", name, overrides.get(name), list(dict.fromkeys(settings)), json)
-
-
 def _print_changed(of: OverridesGroup, how: str, name: str, stored: Stored[Any], names: list[str], json: bool) -> None:
     """Print what holds now that these settings were changed."""
-    from recovery.cli.output import console, print_json
     from recovery.cli.setting_values import effective_line, not_reached
 
     told = not_reached(stored.effective, names)
     if json:
-        print_json(f"{of.texts.name} {how}", {"name": name, **of.one(stored), "not_reached": told})
+        print_json(f"{of.name} {how}", {"name": name, **of.one(stored), "not_reached": told})
         return
     console().print(f"{name}: {effective_line(stored, names)}")
     for sentence in told:
@@ -142,9 +113,6 @@ def _print_changed(of: OverridesGroup, how: str, name: str, stored: Stored[Any],
 
 
 def _print(out: Console, found: Found) -> None:
-    from rich.text import Text
-
-    from recovery.cli.output import print_rows
     from recovery.cli.setting_values import rows
 
     state = (" blocked", "red") if found.get("blocked") else ""

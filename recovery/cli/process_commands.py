@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recovery.cli.command_options import Command, JsonOption, YesOption, paragraphs
+from recovery.cli.command_options import Commands, JsonOption, YesOption
+from recovery.cli.connection import connect
+from recovery.cli.output import console, print_answer, print_json
 from recovery.cli.shell_completion import complete_actor, complete_process
+from recovery.errors import InputError
+from recovery.wording import count, show_age
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +37,10 @@ checked first: if anything in them is no process that has ended, or is there of 
 Example: [bold]recovery import /mnt/exports/operation-12-*.jsonl --reason "the auditors ask"[/bold]
 """
 
+commands = Commands()
 
+
+@commands.add(IMPORT_HELP, "import")
 def import_(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", show_default=False, help="Files of an export.")],
     reason: Annotated[
@@ -41,11 +48,8 @@ def import_(
     ] = "",
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.output import print_answer
     from recovery.engine.operators.auditing import audited, reason_of
     from recovery.operations.importing import read_back
-    from recovery.wording import count
 
     why, resources = reason_of(reason, "kept in the audit log"), connect()
     with audited(resources, "import", " ".join(map(str, files)), why) as outcome:
@@ -71,6 +75,7 @@ TASKS_NAMED = 5
 """Tasks that a line names."""
 
 
+@commands.add(RESTART_HELP)
 def restart(
     process_id: Annotated[
         str, typer.Argument(metavar="PROCESS_ID", help="Its id or custom id.", autocompletion=complete_process)
@@ -88,8 +93,6 @@ def restart(
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.output import console, print_json
     from recovery.engine.lookup import resolve
     from recovery.engine.operators.redo import preview_redo, redo_process
 
@@ -117,8 +120,6 @@ def _restart_as_dict(seen: Preview, applied: bool) -> dict[str, Any]:
 
 
 def _print_restart(out: Console, seen: Preview, applied: bool) -> None:
-    from recovery.wording import count, show_age
-
     again, dropped = count(len(seen.again), "task"), count(len(seen.dropped), "task")
     if applied:
         out.print(f"process {seen.process.id} runs again: {again} done again, {dropped} dropped, {seen.kept} kept")
@@ -158,6 +159,7 @@ AbortReasonOption = Annotated[
 ]
 
 
+@commands.add(ABORT_HELP)
 def abort(
     target: Annotated[
         str, typer.Argument(metavar="PROCESS_ID", help="Its id or custom id.", autocompletion=complete_process)
@@ -166,8 +168,6 @@ def abort(
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.output import print_answer
     from recovery.engine.lookup import find_process
     from recovery.engine.operators.abort import abort_process
 
@@ -186,7 +186,6 @@ def abort(
 def whole_process(resources: Resources, target: str) -> str:
     """Return the id of the process that is named. Raises InputError for a task of a process."""
     from recovery.engine.lookup import resolve_task
-    from recovery.errors import InputError
 
     process_id, task = resolve_task(resources, target)
     if task is not None:
@@ -198,7 +197,6 @@ def _abort_preview(resources: Resources, process: Process) -> str:
     """Return what an abort would do. Raises InputError for a process that can't be aborted."""
     from recovery.engine.operators.abort import already_finished
     from recovery.records import DecisionState, ProcessState
-    from recovery.wording import count
 
     if process.state is ProcessState.ABORTED:
         return f"process {process.id} is aborted already; nothing was changed"
@@ -212,10 +210,3 @@ def _abort_preview(resources: Resources, process: Process) -> str:
         f"would abort process {process.id} ({process.type}), which is {process.state}, with "
         f"{count(unfinished, 'unfinished task')}{running}; add --yes to do it"
     )
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    app.command("import", cls=Command, help=paragraphs(IMPORT_HELP))(import_)
-    app.command(cls=Command, help=paragraphs(RESTART_HELP))(restart)
-    app.command(cls=Command, help=paragraphs(ABORT_HELP))(abort)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
-from recovery.cli.command_options import Command, JsonOption, ReasonOption, paragraphs
+from recovery.cli.command_options import JsonOption, ReasonOption
 from recovery.cli.connection import connect
-from recovery.cli.output import print_answer
-from recovery.cli.override_commands import Found, GroupTexts, OverridesGroup, disabled_text, group
+from recovery.cli.output import print_answer, print_rows
+from recovery.cli.override_commands import Found, OverridesGroup, disabled_text, group
 from recovery.cli.shell_completion import complete_type
 
 if TYPE_CHECKING:
@@ -19,32 +20,6 @@ if TYPE_CHECKING:
     from recovery.engine.operators.overrides import ProcessTypeOverrides
     from recovery.records import ProcessTypePreferences, Stored, TypeDisabled
 
-HELP = GroupTexts(
-    name="process-type",
-    complete=complete_type,
-    group="""Settings of process types, and which are disabled, changed while workers run.
-
-Example: [bold]recovery process-type set order process_timeout=1h[/bold]
-""",
-    list="""List process types, and what is set.
-
-Example: [bold]recovery process-type list[/bold]
-""",
-    show="""Show a process type's settings, and where each comes from.
-
-Example: [bold]recovery process-type show order[/bold]
-""",
-    set="""Set settings of a process type over what its code says.
-
-Times are seconds, or have a unit: 90, 90s, 2m, 1h, 1d. What it does not reach by itself is told.
-
-Example: [bold]recovery process-type set order process_timeout=1h break_after_process_timeout=true[/bold]
-""",
-    unset="""Let a process type's code decide settings again.
-
-Example: [bold]recovery process-type unset order process_timeout[/bold]
-""",
-)
 DISABLE_HELP = """Start no process of a type any more, by whomever; what runs goes on. The reason is told to who tries.
 
 Example: [bold]recovery process-type disable order --reason "the ledger is closed"[/bold]
@@ -56,14 +31,6 @@ Example: [bold]recovery process-type enable order[/bold]
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, autocompletion=complete_type)]
 Reason = Annotated[str, typer.Option("--reason", help="Told to whoever starts one; needed.", show_default=False)]
-
-
-def add_to(commands: typer.Typer) -> None:
-    """Register the commands of this module."""
-    types = group(OverridesGroup(HELP, _overrides, look, _one, _print, "process_types"))
-    types.command("disable", cls=Command, help=paragraphs(DISABLE_HELP))(disable)
-    types.command("enable", cls=Command, help=paragraphs(ENABLE_HELP))(enable)
-    commands.add_typer(types, name="process-type")
 
 
 def disable(name: Name, reason: Reason = "", json: JsonOption = False) -> None:
@@ -103,9 +70,6 @@ def _one(stored: Stored[ProcessTypePreferences]) -> Found:
 
 
 def _print(out: Console, found: dict[str, Found]) -> None:
-    from rich.text import Text
-
-    from recovery.cli.output import print_rows
     from recovery.cli.setting_values import overridden, shown
 
     if not found:
@@ -117,3 +81,40 @@ def _print(out: Console, found: dict[str, Found]) -> None:
         state = Text("disabled" if one["disabled"] else "", style="red")
         rows.append((name, idle, whole, state, overridden(one["settings"])))
     print_rows(out, ("process type", "idle_timeout", "process_timeout", "state", "set"), rows)
+
+
+commands = group(
+    OverridesGroup(
+        name="process-type",
+        complete=complete_type,
+        group_help="""Settings of process types, and which are disabled, changed while workers run.
+
+Example: [bold]recovery process-type set order process_timeout=1h[/bold]
+""",
+        list_help="""List process types, and what is set.
+
+Example: [bold]recovery process-type list[/bold]
+""",
+        show_help="""Show a process type's settings, and where each comes from.
+
+Example: [bold]recovery process-type show order[/bold]
+""",
+        set_help="""Set settings of a process type over what its code says.
+
+Times are seconds, or have a unit: 90, 90s, 2m, 1h, 1d. What it does not reach by itself is told.
+
+Example: [bold]recovery process-type set order process_timeout=1h break_after_process_timeout=true[/bold]
+""",
+        unset_help="""Let a process type's code decide settings again.
+
+Example: [bold]recovery process-type unset order process_timeout[/bold]
+""",
+        overrides=_overrides,
+        look=look,
+        one=_one,
+        print_all=_print,
+        plural="process_types",
+    )
+)
+commands.add(DISABLE_HELP)(disable)
+commands.add(ENABLE_HELP)(enable)

@@ -11,13 +11,16 @@ from recovery.cli.command_options import (
     BAD,
     DURATION,
     AppOption,
-    Command,
-    CommandGroup,
+    Commands,
     JsonOption,
     duration,
-    paragraphs,
 )
+from recovery.cli.connection import connect
+from recovery.cli.output import console, messages, print_json
 from recovery.cli.shell_completion import complete_actor, complete_type
+from recovery.errors import InputError, RecoveryError
+from recovery.settings import load
+from recovery.wording import show_age, show_duration
 
 if TYPE_CHECKING:
     from recovery.records import RetryOptions
@@ -51,10 +54,10 @@ Example: [bold]recovery retry delays --initial 10s --coefficient 2 --maximum 10m
 MAX_DELAYS = 1000
 """Delays that are shown: more than anybody reads."""
 
-group = typer.Typer(cls=CommandGroup, help=paragraphs(GROUP), no_args_is_help=True, rich_markup_mode="rich")
+commands = Commands("retry", GROUP)
 
 
-@group.command(cls=Command, help=paragraphs(EXPLAIN))
+@commands.add(EXPLAIN)
 def explain(  # noqa: PLR0913
     error: Annotated[str | None, typer.Option(metavar="CLASS", help="An exception, package.module.Name.")] = None,
     code: Annotated[int | None, typer.Option(metavar="NUMBER", help="An error code.")] = None,
@@ -85,8 +88,6 @@ def explain(  # noqa: PLR0913
 ) -> None:
     from random import Random
 
-    from recovery.cli.output import console, print_json
-    from recovery.errors import InputError
     from recovery.retry import explain_code, explain_couchbase, explain_error, explain_reason
     from recovery.retry.catalogues.couchbase import is_idempotent
 
@@ -121,7 +122,7 @@ def explain(  # noqa: PLR0913
     raise typer.Exit(0 if found.retry else BAD)
 
 
-@group.command(cls=Command, help=paragraphs(DELAYS))
+@commands.add(DELAYS)
 def delays(  # noqa: PLR0913
     actor: Annotated[
         str | None, typer.Option(metavar="NAME", help="As it is set for this actor.", autocompletion=complete_actor)
@@ -153,9 +154,7 @@ def delays(  # noqa: PLR0913
 ) -> None:
     from random import Random
 
-    from recovery.cli.output import console, print_json
     from recovery.records import RetryOptions
-    from recovery.wording import show_age
 
     given = RetryOptions(
         initial=initial,
@@ -188,9 +187,7 @@ def _policy(given: RetryOptions, actor: str | None, process_type: str | None) ->
 
     Raises InputError if options contradict each other, a name is unknown, or retry is off.
     """
-    from recovery.cli.connection import connect
     from recovery.engine.operators.overrides import ActorOverrides, ProcessTypeOverrides
-    from recovery.errors import InputError
     from recovery.retry import Backoff
     from recovery.retry.policy import check_policy, check_values
 
@@ -217,13 +214,10 @@ def _asked(
 def _catalogues(app: str | None) -> tuple[Catalogue, ...]:
     """Return the catalogues of the application, if one is named. Raises an error if it was named by --app and can't be
     loaded."""
-    from recovery.cli.output import messages
-    from recovery.errors import RecoveryError
     from recovery.retry import in_use
 
     try:
         from recovery.engine import load_app
-        from recovery.settings import load
 
         if path := load(app=app).app:
             return tuple(load_app(path).catalogues.all)
@@ -235,8 +229,6 @@ def _catalogues(app: str | None) -> tuple[Catalogue, ...]:
 
 
 def _number(text: str) -> int:
-    from recovery.errors import InputError
-
     try:
         return int(text, 0)
     except ValueError:
@@ -244,8 +236,6 @@ def _number(text: str) -> int:
 
 
 def _lines(found: ErrorExplanation) -> list[str]:
-    from recovery.wording import show_duration
-
     delay = show_duration(round(found.delay_seconds, 3)) if found.delay_seconds is not None else "–"
     flags = "may be retried" if found.allows_non_idempotent_retry else "may be retried only if it is idempotent"
     return [
@@ -254,8 +244,3 @@ def _lines(found: ErrorExplanation) -> list[str]:
         f"retry   {'yes, after ' + delay if found.retry else 'no'}",
         f"why     {found.why}",
     ]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    app.add_typer(group, name="retry")

@@ -8,13 +8,13 @@ import typer
 
 from recovery.cli.command_options import (
     YES,
-    Command,
-    CommandGroup,
+    Commands,
     JsonOption,
     ReasonOption,
     agree_to_removal,
-    paragraphs,
 )
+from recovery.cli.connection import connect
+from recovery.cli.output import console, print_answer, print_json
 from recovery.cli.shell_completion import complete_schedule, complete_type
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ Example: [bold]recovery schedule trigger replicate --reason "after the repair"[/
 """
 MAX_SHOWN = 1000
 
-group = typer.Typer(cls=CommandGroup, help=paragraphs(GROUP), no_args_is_help=True, rich_markup_mode="rich")
+commands = Commands("schedule", GROUP)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, autocompletion=complete_schedule)]
 Reason = Annotated[str, typer.Option("--reason", help="Kept with the schedule and in the audit log.")]
@@ -95,7 +95,7 @@ Assignments = Annotated[list[str], typer.Argument(metavar="SETTING=VALUE", show_
 Names = Annotated[list[str], typer.Argument(metavar="SETTING", show_default=False)]
 
 
-@group.command(cls=Command, help=paragraphs(ADD))
+@commands.add(ADD)
 def add(
     name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
     process_type: Annotated[str, typer.Argument(metavar="TYPE", show_default=False, autocompletion=complete_type)],
@@ -109,7 +109,7 @@ def add(
     _print_changed("add", _schedules().add(name, process_type, said, reason), "added", json)
 
 
-@group.command(cls=Command, help=paragraphs(COLLECT))
+@commands.add(COLLECT)
 def collect(  # noqa: PLR0913
     name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
     selection: Annotated[
@@ -125,7 +125,6 @@ def collect(  # noqa: PLR0913
     yes: Annotated[bool, typer.Option(YES, help="Don't ask on a terminal.")] = False,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.connection import connect
     from recovery.engine.operators.saved_searches import read_search
     from recovery.operations import OperationRequest
     from recovery.operations.commands import schedule_operation
@@ -140,10 +139,8 @@ def collect(  # noqa: PLR0913
     _print_changed("collect", added, "added", json)
 
 
-@group.command("list", cls=Command, help=paragraphs(LIST))
+@commands.add(LIST, "list")
 def list_(json: JsonOption = False) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.output import console, print_json
     from recovery.cli.schedule_view import as_dict, print_all
 
     read = connect(needs_redis=False).store.schedules.all_with_damaged()
@@ -155,9 +152,8 @@ def list_(json: JsonOption = False) -> None:
         print_all(console(), found, damaged)
 
 
-@group.command(cls=Command, help=paragraphs(SHOW))
+@commands.add(SHOW)
 def show(name: Name, json: JsonOption = False) -> None:
-    from recovery.cli.output import console, print_json
     from recovery.cli.schedule_view import as_dict, print_one
 
     schedule = _schedules(needs_redis=False).get(name)
@@ -167,7 +163,7 @@ def show(name: Name, json: JsonOption = False) -> None:
         print_one(console(), name, schedule)
 
 
-@group.command("set", cls=Command, help=paragraphs(SET))
+@commands.add(SET, "set")
 def set_(name: Name, settings: Assignments, reason: Reason = "", json: JsonOption = False) -> None:
     from recovery.schedule import assignments
 
@@ -175,30 +171,28 @@ def set_(name: Name, settings: Assignments, reason: Reason = "", json: JsonOptio
     _print_changed("set", _schedules().set(name, said, reason), f"set {', '.join(said)}", json)
 
 
-@group.command(cls=Command, help=paragraphs(UNSET))
+@commands.add(UNSET)
 def unset(name: Name, settings: Names, reason: Reason = "", json: JsonOption = False) -> None:
     _print_changed("unset", _schedules().unset(name, settings, reason), f"unset {', '.join(settings)}", json)
 
 
-@group.command(cls=Command, help=paragraphs(PAUSE))
+@commands.add(PAUSE)
 def pause(name: Name, reason: Needed = "", json: JsonOption = False) -> None:
     _print_changed("pause", _schedules().pause(name, reason), "paused", json)
 
 
-@group.command(cls=Command, help=paragraphs(RESUME))
+@commands.add(RESUME)
 def resume(name: Name, reason: Reason = "", json: JsonOption = False) -> None:
     _print_changed("resume", _schedules().resume(name, reason), "resumed", json)
 
 
-@group.command(cls=Command, help=paragraphs(ENABLE))
+@commands.add(ENABLE)
 def enable(name: Name, reason: Needed = "", json: JsonOption = False) -> None:
     _print_changed("enable", _schedules().enable(name, reason), "enabled", json)
 
 
-@group.command(cls=Command, help=paragraphs(REMOVE))
+@commands.add(REMOVE)
 def remove(name: Name, reason: ReasonOption = "", json: JsonOption = False) -> None:
-    from recovery.cli.output import print_answer
-
     schedule = _schedules().remove(name, reason)
     print_answer(
         "schedule remove",
@@ -208,7 +202,7 @@ def remove(name: Name, reason: ReasonOption = "", json: JsonOption = False) -> N
     )
 
 
-@group.command("next", cls=Command, help=paragraphs(NEXT))
+@commands.add(NEXT, "next")
 def next_(
     schedule: Annotated[
         str,
@@ -230,15 +224,13 @@ def next_(
     print_slots(schedule, number, time_zone, after, json)
 
 
-@group.command(cls=Command, help=paragraphs(TRIGGER))
+@commands.add(TRIGGER)
 def trigger(
     name: Name,
     reason: Reason = "",
     force: Annotated[bool, typer.Option("--force", help="Also beside one that runs.")] = False,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.output import console, print_json
-
     result = _schedules().trigger(name, reason, force=force)
     if json:
         found = {"name": name, "process": result.process, "operation": result.operation, "slot": result.slot}
@@ -248,7 +240,6 @@ def trigger(
 
 
 def _schedules(*, needs_redis: bool = True) -> Schedules:
-    from recovery.cli.connection import connect
     from recovery.engine.operators.schedules import Schedules
 
     return Schedules(connect(needs_redis=needs_redis))
@@ -256,7 +247,6 @@ def _schedules(*, needs_redis: bool = True) -> Schedules:
 
 def _print_changed(how: str, schedule: Schedule, done: str, json: bool) -> None:
     """Print a schedule after it was changed: its state, and when it is due."""
-    from recovery.cli.output import console, print_json
     from recovery.cli.schedule_view import as_dict, moment, selection_in_words, why
 
     if json:
@@ -270,8 +260,3 @@ def _print_changed(how: str, schedule: Schedule, done: str, json: bool) -> None:
     if how == "collect" and schedule.orders is not None:
         removed = selection_in_words(schedule.orders, schedule.next_slot)
         console().print(f"it then removes {removed}, if they are over")
-
-
-def add_to(commands: typer.Typer) -> None:
-    """Register the commands of this module."""
-    commands.add_typer(group, name="schedule")

@@ -9,6 +9,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from rich.text import Text
+
+from recovery.cli.output import Labelled, print_rows
 from recovery.records.schedule import DEFAULTS, Orders, Plan, Schedule, SlotResult
 from recovery.schedule import damage_of, is_call
 from recovery.schedule.judge import due_at
@@ -137,9 +140,6 @@ def overridden(found: Mapping[str, dict[str, Any]]) -> str:
 
 def print_all(out: Console, found: Mapping[str, Schedule], damaged: Sequence[str]) -> None:
     """Print a row for each schedule, and a line for each that cannot be read."""
-    from rich.text import Text
-
-    from recovery.cli.output import print_rows
 
     for told in damaged:
         out.print(told, style="red", markup=False, highlight=False)
@@ -163,9 +163,6 @@ def print_all(out: Console, found: Mapping[str, Schedule], damaged: Sequence[str
 
 def print_one(out: Console, name: str, schedule: Schedule) -> None:
     """Print a schedule with its settings, its last slots and what operators did."""
-    from rich.text import Text
-
-    from recovery.cli.output import Labelled, print_rows
 
     word, reason = schedule.state, why(schedule)
     does = "starts" if schedule.orders is None else "orders"

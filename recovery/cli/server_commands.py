@@ -8,9 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
-from recovery.cli.command_options import AppOption, Command, JsonOption, paragraphs
+from recovery.cli.command_options import AppOption, Commands, JsonOption
+from recovery.cli.connection import connect
+from recovery.cli.output import Labelled, console, print_json
 from recovery.errors import IndexConflict, InputError, ServerError, ServerUnavailable
+from recovery.settings import load
+from recovery.wording import count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +44,10 @@ Example: [bold]recovery init[/bold]
 
 LOOK_EVERY = 0.5
 
+commands = Commands()
 
+
+@commands.add(UP_HELP)
 def up(
     app: AppOption = None,
     workers: Annotated[
@@ -48,9 +56,7 @@ def up(
     mongo_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of MongoDB.")] = 27017,
     redis_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of Valkey.")] = 6379,
 ) -> None:
-    from recovery.cli.output import console
     from recovery.engine import load_app
-    from recovery.settings import load
     from recovery.stack import Stack
 
     settings = load(app=app)
@@ -81,7 +87,6 @@ def up(
 def _start_workers(stack: Stack, app: str | None, workers: int, out: Console) -> list[ChildProcess]:
     if not app or not workers:
         return []
-    from recovery.wording import count
 
     children = [stack.start_worker(app) for _ in range(workers)]
     out.print(f"{count(len(children), 'worker')} and a beat for {app}")
@@ -90,8 +95,6 @@ def _start_workers(stack: Stack, app: str | None, workers: int, out: Console) ->
 
 def _watch(stack: Stack, children: list[ChildProcess], stop: threading.Event, out: Console) -> None:
     """Wait for the end; tell of a worker that ends before. A server that ends ends all."""
-    from rich.text import Text
-
     while not stop.wait(LOOK_EVERY):
         for child in [child for child in children if not child.running]:
             children.remove(child)
@@ -102,19 +105,17 @@ def _watch(stack: Stack, children: list[ChildProcess], stop: threading.Event, ou
                 raise ServerUnavailable(f"{server.name} on {server.address} ended; its log is {server.log}")
 
 
+@commands.add(INIT_HELP)
 def init(
     with_roles: Annotated[bool, typer.Option("--roles", help="Make roles for MongoDB's users, too.")] = False,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.output import Labelled, console, print_json
     from recovery.engine.operators.saved_searches import (
         rewrite_signed_ages,
         with_signed_ages,
         workers_that_need_signs,
     )
     from recovery.store import roles, schema
-    from recovery.wording import count
 
     resources = connect()
     store, out = resources.store, console()
@@ -170,9 +171,3 @@ def _of_collection(name: str, missing: Sequence[str]) -> list[str]:
     found = ["validator"] if f"validator of {name}" in missing else []
     start = f"index {name}."
     return found + [f"index {one.removeprefix(start)}" for one in missing if one.startswith(start)]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    app.command(cls=Command, help=paragraphs(UP_HELP))(up)
-    app.command(cls=Command, help=paragraphs(INIT_HELP))(init)

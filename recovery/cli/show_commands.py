@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recovery.cli.command_options import BAD, Command, JsonOption, paragraphs
+from recovery.cli.command_options import BAD, Commands, JsonOption
+from recovery.cli.connection import connect
+from recovery.cli.interrupts import process_goes_on
+from recovery.cli.output import console, line, print_json
 from recovery.cli.shell_completion import complete_process
 
 if TYPE_CHECKING:
@@ -31,7 +34,10 @@ Example: [bold]recovery show 0198c1d2e3f47a5b8c9d0e1f2a3b4c5d --watch[/bold]
 """
 LOOK_EVERY = 1.0
 
+commands = Commands()
 
+
+@commands.add(HELP)
 def show(
     process_id: Annotated[
         str,
@@ -41,8 +47,6 @@ def show(
     history: Annotated[bool, typer.Option("--history", help="What it came to before it was restarted, too.")] = False,
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.output import console, print_json
     from recovery.cli.process_tree import look, print_history
     from recovery.engine.lookup import resolve
 
@@ -69,7 +73,6 @@ def _watch(out: Console, resources: Resources, process_id: str, live: bool) -> S
     from rich.console import Group
     from rich.live import Live
 
-    from recovery.cli.interrupts import process_goes_on
     from recovery.cli.process_tree import look
 
     pause, found = threading.Event(), look(resources, process_id)
@@ -86,7 +89,6 @@ def _watch(out: Console, resources: Resources, process_id: str, live: bool) -> S
 
 
 def _parts(found: Shown, width: int) -> Iterator[RenderableType]:
-    from recovery.cli.output import line
     from recovery.cli.process_tree import heading, tree
 
     yield from heading(found.process, found.characters, found.now)
@@ -201,8 +203,3 @@ def _retry(decision: Decision | None) -> dict[str, Any] | None:
         "until": state.until,
         "next_at": decision.recovery_time if decision.state.value == "delayed" else None,
     }
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    app.command(cls=Command, help=paragraphs(HELP))(show)

@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
-from recovery.cli.command_options import DURATION, AppOption, Command, JsonOption, duration, paragraphs
+from recovery.cli.command_options import DURATION, AppOption, Commands, JsonOption, duration
+from recovery.cli.connection import connect
+from recovery.cli.interrupts import process_goes_on
+from recovery.cli.output import console, messages, print_json
 from recovery.cli.shell_completion import complete_type
-from recovery.wording import show_duration
+from recovery.errors import InputError, ResultTimeout
+from recovery.settings import load
+from recovery.wording import printable_json, show_duration
 
 if TYPE_CHECKING:
     from recovery import Recovery
@@ -39,7 +44,10 @@ if it still runs after the time given.
 Example: [bold]recovery start order 4711 '{"sku": "A-1", "count": 2}' --app shop.orders:app --wait 30s[/bold]
 """
 
+commands = Commands()
 
+
+@commands.add(START_HELP)
 def start(  # noqa: PLR0913
     process_type: Annotated[
         str, typer.Argument(metavar="TYPE", help="A process type of the application.", autocompletion=complete_type)
@@ -73,14 +81,9 @@ def start(  # noqa: PLR0913
     json: JsonOption = False,
 ) -> None:
     from recovery import tracing
-    from recovery.cli.connection import connect
-    from recovery.cli.interrupts import process_goes_on
-    from recovery.cli.output import console, print_json
     from recovery.engine import load_app
     from recovery.records.search_names import parse_labels
     from recovery.records.values import plain_failure
-    from recovery.settings import load
-    from recovery.wording import printable_json
 
     recovery_app, values = load_app(load(app=app).app), [value(text) for text in arguments or ()]
     labels = parse_labels(label or [])
@@ -117,8 +120,6 @@ def await_result(app: Recovery, process_id: str, seconds: float) -> Any:
     Meanwhile report once which tasks no worker will take, and once if no beat nudges, because overdue work then waits
     longer.
     """
-    from recovery.cli.output import messages
-    from recovery.errors import ResultTimeout
     from recovery.health.beat_and_scanners import missing_beat
 
     deadline = time.monotonic() + seconds
@@ -170,8 +171,6 @@ def _reasons(resources: Resources, process_id: str) -> list[str]:
 
 def value(text: str) -> Any:
     """Return the value of an argument of the command line."""
-    from recovery.errors import InputError
-
     try:
         return json_module.loads(text, parse_constant=_refuse)
     except (json_module.JSONDecodeError, _NotJson):
@@ -188,8 +187,3 @@ class _NotJson(Exception):
 
 def _refuse(name: str) -> Any:
     raise _NotJson(name)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    app.command(cls=Command, help=paragraphs(START_HELP))(start)

@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import typer
+from rich.text import Text
 
-from recovery.cli.command_options import ERROR, Command, JsonOption, paragraphs
+from recovery.addresses import public
+from recovery.cli.command_options import ERROR, Commands, JsonOption
+from recovery.cli.connection import connect
+from recovery.cli.output import Labelled, console, line, print_json, seconds_between
+from recovery.errors import ServerUnavailable
+from recovery.wording import count, show_age
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -37,17 +43,15 @@ RECORDS = {"decisions": "task", "graphs": "graph", "processes": "process", "sche
 TO_COME = {"delayed": "delayed", "after_others": "after other tasks"}
 """What is shown of the tasks that are not queued yet: counted of actors that no worker serves."""
 
+commands = Commands()
 
+
+@commands.add(HELP)
 def status(json: JsonOption = False) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.output import Labelled, console, print_json
-
     found = look(connect(needs_redis=False))
     if json:
         print_json("status", found)
     else:
-        from rich.text import Text
-
         rows = [(Text(label, style="bold"), text) for label, text in _rows(found)]
         console().print(Labelled(rows, LABEL))
     if found["redis_problem"]:
@@ -56,8 +60,6 @@ def status(json: JsonOption = False) -> None:
 
 def look(resources: Resources) -> dict[str, Any]:
     """Return the status as JSON has it. Ages are in seconds."""
-    from recovery.addresses import public
-    from recovery.cli.output import seconds_between
     from recovery.store.views.overview import DEADLINES
 
     overview, store = resources.store.overview, resources.store
@@ -99,8 +101,6 @@ def _depths(resources: Resources, names: Sequence[str]) -> tuple[dict[str, int],
 
     All else is in MongoDB. Raises ServerRefused.
     """
-    from recovery.errors import ServerUnavailable
-
     try:
         resources.broker.check()
     except ServerUnavailable as error:
@@ -135,8 +135,6 @@ def _hung(workers: Sequence[Worker], now: datetime) -> list[dict[str, Any]]:
 
 def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str | Text]]:
     """Yield the label and the text of each line."""
-    from recovery.wording import count, show_age
-
     yield "MongoDB", f"{found['mongodb']}, database {found['database']}"
     yield "Redis", found["redis_problem"] or found["redis"]
     yield "processes", ", ".join(f"{number:,} {state}" for state, number in found["processes"].items())
@@ -185,9 +183,6 @@ def _is_busy(queue: dict[str, Any]) -> bool:
 
 
 def _queue(named: tuple[str, dict[str, Any]]) -> Text:
-    from recovery.cli.output import line
-    from recovery.wording import show_age
-
     name, queue = named
     last = queue["polled_seconds_ago"]
     parts = [f"{queue['tasks']:,} waiting"]
@@ -196,8 +191,3 @@ def _queue(named: tuple[str, dict[str, Any]]) -> Text:
     trouble = queue["problem"] or ("blocked" if queue["blocked_seconds"] is not None else "")
     problem = f"; {trouble}" if trouble else ""
     return line((f"{name}  ", "bold"), ", ".join(parts), (problem, "red"))
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    app.command(cls=Command, help=paragraphs(HELP))(status)

@@ -7,9 +7,14 @@ import threading
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
-from recovery.cli.command_options import Command, JsonOption, ReasonOption, paragraphs
+from recovery.cli.command_options import Commands, JsonOption, ReasonOption
+from recovery.cli.connection import connect
+from recovery.cli.output import Labelled, console, print_json
 from recovery.cli.shell_completion import complete_type
+from recovery.errors import InputError, UnknownProcessType
+from recovery.settings import load
 
 if TYPE_CHECKING:
     from recovery.engine import Resources
@@ -26,7 +31,10 @@ Example: [bold]recovery sweep --type order --repair[/bold]
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit: then its Spark is the one."""
 
+commands = Commands()
 
+
+@commands.add(HELP)
 def sweep(
     process_type: Annotated[
         str | None, typer.Option("--type", help="Only processes of this type.", autocompletion=complete_type)
@@ -42,8 +50,6 @@ def sweep(
     reason: ReasonOption = "",
     json: JsonOption = False,
 ) -> None:
-    from recovery.cli.connection import connect
-    from recovery.settings import load
     from recovery.sweep import WHY, ask, java, report_of
 
     settings, here = load(), here or SUBMITTED in os.environ
@@ -68,7 +74,6 @@ def sweep(
 def _followed(resources: Resources, operation: Operation, *, here: bool, quiet: bool) -> float | None:
     """Wait until it is over, with a bar; driven by this process or by somebody else."""
     from recovery.cli.operation_texts import follow
-    from recovery.errors import InputError
     from recovery.sweep import drive_here
 
     seconds: list[float] = []
@@ -94,10 +99,6 @@ def _followed(resources: Resources, operation: Operation, *, here: bool, quiet: 
 
 
 def _print(found: dict[str, Any], *, json: bool) -> None:
-    from rich.text import Text
-
-    from recovery.cli.output import Labelled, console, print_json
-
     if json:
         print_json("sweep", found)
         return
@@ -108,7 +109,6 @@ def _print(found: dict[str, Any], *, json: bool) -> None:
 def check_type(resources: Resources, process_type: str) -> None:
     """Raise UnknownProcessType for a type of which there is no process, unless a worker has reported it."""
     from recovery.engine.lookup import unknown_type
-    from recovery.errors import UnknownProcessType
 
     if (unknown := unknown_type(resources, process_type)) is not None:
         raise UnknownProcessType(unknown)
@@ -125,8 +125,3 @@ def text(value: object) -> str:
     if value is None:
         return "all"
     return f"{value:.1f}" if isinstance(value, float) else str(value)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    app.command(cls=Command, help=paragraphs(HELP))(sweep)

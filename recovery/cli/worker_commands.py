@@ -17,7 +17,8 @@ from typing import Annotated
 import typer
 
 from recovery.cli import first_process
-from recovery.cli.command_options import BAD, DURATION, AppOption, Command, JsonOption, duration, paragraphs
+from recovery.cli.command_options import BAD, DURATION, AppOption, Commands, JsonOption, duration
+from recovery.cli.output import console, print_json
 from recovery.errors import InputError, SettingsError
 from recovery.installed import advice
 from recovery.setting_forms import LogFormat
@@ -54,6 +55,8 @@ FIRST = 1
 MIN_PING, MAX_PING = 0.1, 60.0
 """Seconds that a ping may wait."""
 
+commands = Commands()
+
 
 class Pool(StrEnum):
     """Celery's pools that are supported."""
@@ -74,6 +77,7 @@ class LogLevel(StrEnum):
 LevelOption = Annotated[LogLevel, typer.Option(metavar="LEVEL", help="What is logged: debug, info, warning or error.")]
 
 
+@commands.add(WORKER_HELP)
 def worker(
     app: AppOption = None,
     queues: Annotated[
@@ -103,12 +107,14 @@ def worker(
 
 
 # At INFO Celery tells of every nudge: a line a second.
+@commands.add(BEAT_HELP)
 def beat(app: AppOption = None, loglevel: LevelOption = LogLevel.WARNING) -> None:
     settings = _settings(app)
     options = ["--scheduler", "recovery.worker.beat:QuietScheduler", "--pidfile=", "--loglevel", loglevel.value]
     become_celery("beat", options, settings)
 
 
+@commands.add(PING_HELP)
 def ping(
     name: Annotated[str, typer.Option("--name", "-n", help="The worker's name.")] = "worker",
     timeout: Annotated[
@@ -118,7 +124,6 @@ def ping(
 ) -> None:
     import socket
 
-    from recovery.cli.output import console, print_json
     from recovery.queue import Broker
 
     if not MIN_PING <= timeout <= MAX_PING:
@@ -176,10 +181,3 @@ def _known(queues: str, settings: Settings) -> list[str]:
         if name != SPARK:
             recovery_app.find_actor(name)
     return names
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    app.command(cls=Command, help=paragraphs(WORKER_HELP))(worker)
-    app.command(cls=Command, help=paragraphs(BEAT_HELP))(beat)
-    app.command(cls=Command, help=paragraphs(PING_HELP))(ping)

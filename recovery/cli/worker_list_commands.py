@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from recovery.cli.command_options import Command, JsonOption, paragraphs
+from recovery.cli.command_options import Commands, JsonOption
+from recovery.cli.connection import connect
+from recovery.cli.output import console, line, print_json, print_rows, seconds_between
+from recovery.wording import count, show_age
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,10 +28,11 @@ Example: [bold]recovery workers --json[/bold]
 HEADERS = ("name", "host", "application", "version", "queues", "since", "heartbeat", "slots")
 QUEUES_SHOWN = 5
 
+commands = Commands()
 
+
+@commands.add(HELP)
 def workers(json: JsonOption = False) -> None:
-    from recovery.cli.connection import connect
-    from recovery.cli.output import console, print_json, print_rows
     from recovery.health.live_workers import START
     from recovery.health.versions import live_versions
 
@@ -97,9 +99,6 @@ def _host(worker: Worker) -> str | None:
 
 
 def _row(worker: Worker, versions: Sequence[LiveVersion], now: datetime) -> list[str | Text]:
-    from recovery.cli.output import line, seconds_between
-    from recovery.wording import show_age
-
     newest = {(one.application, one.version) for one in versions if one.is_newest}
     several = sum(one.application == worker.application for one in versions) > 1
     mark = " (newest)" if several and (worker.application, worker.application_version) in newest else ""
@@ -130,8 +129,6 @@ def _queues(worker: Worker) -> str:
 
 
 def _slots(worker: Worker) -> str:
-    from recovery.wording import count
-
     found = []
     if worker.hung:
         actors = ", ".join(sorted({slot.actor for slot in worker.hung}))
@@ -151,8 +148,3 @@ def _summary(versions: Sequence[LiveVersion]) -> Iterator[str]:
                 f"{newest.application or 'workers without an application'}: newest version "
                 f"{newest.version or 'not recorded'} ({len(newest.workers)}); older: {older}"
             )
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    app.command(cls=Command, help=paragraphs(HELP))(workers)
