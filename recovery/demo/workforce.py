@@ -14,9 +14,9 @@ from recovery.demo.app import APP, app
 from recovery.demo.chaos import Chaos
 from recovery.errors import ServerError
 from recovery.metrics_folder import MULTIPROC_DIR
+from recovery.queue.message import SPARK_QUEUE
 from recovery.stack import ChildProcess, Stack
 from recovery.store import Store
-from recovery.worker.celery_config import SPARK_QUEUE
 
 CONCURRENCY = 2
 READY_TIMEOUT = 60.0

@@ -17,15 +17,13 @@ from datetime import datetime
 from recovery.engine import Resources
 from recovery.errors import BrokerError
 from recovery.health.model import Cause, Check, Level, join_names, ok, problem, warning
+from recovery.queue.message import NUDGE
 from recovery.records import ScannerRun
 from recovery.scan import DecisionScanner, GraphScanner, ProcessScanner, ScheduleScanner, WorkerScanner
 from recovery.store.views.overview import DEADLINES
 from recovery.wording import show_age
 
 SCANNERS = tuple(one.name for one in (WorkerScanner, DecisionScanner, GraphScanner, ProcessScanner, ScheduleScanner))
-NUDGES = "recovery.nudge"
-"""The queue of `recovery.worker.celery_config`, which is not imported here: a command needs no Celery."""
-
 NUDGES_WAITING = 5
 """A worker takes a nudge in milliseconds, also while its pool is full."""
 LATE, VERY_LATE = 10.0, 60.0
@@ -122,7 +120,7 @@ def nudges(resources: Resources) -> Check:
     if waiting < NUDGES_WAITING:
         return ok("nudges", f"{waiting} waiting")
     advice = "start a worker with RECOVERY_SCANNERS on, or see `polls`; one takes all of them at once"
-    found = f"{waiting:,} waiting in {NUDGES}: no worker takes them"
+    found = f"{waiting:,} waiting in {NUDGE}: no worker takes them"
     return warning("nudges", Cause.NUDGES_NOT_TAKEN, found, advice)
 
 
@@ -224,4 +222,4 @@ def _sent_ago(resources: Resources) -> float | None:
 
 
 def _waiting(resources: Resources) -> int:
-    return resources.broker.depths([NUDGES])[NUDGES]
+    return resources.broker.depths([NUDGE])[NUDGE]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from recovery.engine import Resources
 from recovery.errors import ServerError, ServerUnavailable, ServerUnfit, SettingsError
-from recovery.health.beat_and_scanners import NUDGES
 from recovery.health.model import Cause, Check, Level, join_names, ok, problem, unreached, warning
+from recovery.queue.message import NUDGE
 from recovery.queue.redis_condition import RedisCondition
 
 MEMORY_LOW = 0.9
@@ -86,7 +86,7 @@ def memory(resources: Resources) -> Check:
 def keys(resources: Resources) -> Check:
     """No key of another type has the name of a queue, and none that workers set aside for that is still there."""
     store, broker = resources.store, resources.broker
-    names = {*store.waiting.by_actor(count_served=False), *store.queues.all(), NUDGES}
+    names = {*store.waiting.by_actor(count_served=False), *store.queues.all(), NUDGE}
     others, aside = broker.not_queues(sorted(names)), broker.set_aside()
     found = []
     if others:

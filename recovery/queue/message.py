@@ -30,6 +30,11 @@ from recovery.records.ids import is_pass, is_record_id
 from recovery.settings import Settings
 from recovery.store import Queued
 
+NUDGE = "recovery.nudge"
+"""The task that has a worker scan, and the queue that it is in."""
+SWEEP, SPARK_QUEUE = "recovery.sweep", "spark"
+"""The task that is a sweep, and the queue that it is in."""
+
 HEADER = "signature"
 """The header of a message's signature. Workers without a key don't look at it."""
 

@@ -20,9 +20,8 @@ from recovery.engine import Recovery
 from recovery.errors import BrokerError
 from recovery.log_lines import Seldom
 from recovery.queue import Broker, Signer
-from recovery.queue.message import HEADER
+from recovery.queue.message import HEADER, NUDGE, SPARK_QUEUE, SWEEP
 from recovery.queue.untrusted import sweep_terms
-from recovery.worker.celery_config import NUDGE, SPARK_QUEUE, SWEEP
 
 log = logging.getLogger(__name__)
 

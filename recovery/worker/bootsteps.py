@@ -15,10 +15,10 @@ from recovery.engine import Recovery
 from recovery.errors import RecoveryError
 from recovery.metrics.registry import begin_at_zero
 from recovery.queue import parse_id, signer
+from recovery.queue.message import SPARK_QUEUE
 from recovery.records.ids import CANARY
 from recovery.worker import control
 from recovery.worker.beat import keep_short, sign
-from recovery.worker.celery_config import SPARK_QUEUE
 from recovery.worker.celery_tasks import Running, WorkerParts
 from recovery.worker.drain import Drain
 from recovery.worker.identity import identify

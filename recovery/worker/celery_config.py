@@ -7,12 +7,10 @@ from typing import Any
 from kombu import Exchange, Queue
 
 from recovery.limits import available_cpus
+from recovery.queue.message import NUDGE, SPARK_QUEUE, SWEEP
 from recovery.queue.redis_connection import celery_settings
 from recovery.settings import Settings
 
-NUDGE = "recovery.nudge"
-SWEEP = "recovery.sweep"
-SPARK_QUEUE = "spark"
 SWEEP_ASKED = 60.0
 """Seconds after which beat asks for a sweep again: whether one is due, the worker that takes it looks up."""
 

@@ -20,9 +20,9 @@ from celery.worker.request import Request
 
 from recovery.engine import Actor, Host, Intake, Pace, Recovery, Result, Slot, is_of_servers, tell
 from recovery.log_lines import Seldom
+from recovery.queue.message import SPARK_QUEUE, SWEEP
 from recovery.records import Decision
 from recovery.records.ids import holder
-from recovery.worker.celery_config import SPARK_QUEUE, SWEEP
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.messages.intake import hints
 from recovery.worker.messages.stale import StaleMessages

@@ -27,6 +27,7 @@ from kombu import Consumer, Exchange, Queue
 from recovery.engine import Keys, Recovery
 from recovery.errors import StoreError
 from recovery.metrics.carried_counts import CountsTaker
+from recovery.queue.message import NUDGE
 from recovery.records import ScannerRun
 from recovery.scan import (
     DecisionScanner,
@@ -41,7 +42,6 @@ from recovery.scan.census import CensusTaker
 from recovery.store import schema
 from recovery.store.views.scanner_queries import Scanners
 from recovery.threads import ServiceThread
-from recovery.worker.celery_config import NUDGE
 from recovery.worker.lifeline.lifeline import Lifeline
 from recovery.worker.messages.queue_consumption import QueueConsumption
 from recovery.worker.operating import Operating

@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 from recovery.cli.main import app
 from recovery.health.model import Cause, Check, ok, problem, warning
+from recovery.queue.message import NUDGE
 from recovery.settings import Settings
 from recovery.stack import Stack
 from recovery.stack.server_process import free_port
 from recovery.store import Store, layout
 from recovery.worker.beat import NUDGES_KEPT
-from recovery.worker.celery_config import NUDGE
 from tests.cli.command import Done, recovery, refused
 from tests.waiting import wait_until
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 import pytest
 import redis
 
+from recovery.queue.message import NUDGE, SPARK_QUEUE
 from recovery.queue.untrusted import ASIDE
 from recovery.stack.child import ChildProcess
-from recovery.worker.celery_config import NUDGE, SPARK_QUEUE
 from tests.cluster.conftest import Cluster
 from tests.cluster.conftest import cluster as cluster
 from tests.waiting import wait_until

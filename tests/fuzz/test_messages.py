@@ -10,8 +10,7 @@ import pytest
 
 from recovery.limits import LONGEST
 from recovery.queue import Signer, encode, parse_id, remake
-from recovery.queue.message import UNSIGNED
-from recovery.worker.celery_config import NUDGE, SPARK_QUEUE, SWEEP
+from recovery.queue.message import NUDGE, SPARK_QUEUE, SWEEP, UNSIGNED
 from recovery.worker.control import COMMANDS
 from recovery.worker.messages.intake import MessageIntake
 from tests.cluster.conftest import Cluster

@@ -14,9 +14,9 @@ from recovery.health import Level
 from recovery.health.beat_and_scanners import SCANNERS, Nudging, judge_beat, judge_scanners
 from recovery.health.model import Cause
 from recovery.queue.broker import NUDGED
+from recovery.queue.message import NUDGE
 from recovery.records import Decision, DecisionState, ScannerRun
 from recovery.worker.beat import keep_short
-from recovery.worker.celery_config import NUDGE
 from tests.health.conftest import asked
 from tests.store.writing import put
 from tests.world import World

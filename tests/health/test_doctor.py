@@ -15,10 +15,10 @@ from packaging.requirements import Requirement
 from recovery import Recovery
 from recovery.errors import ServerRefused, ServerUnavailable, SettingsError, SparkUnavailable
 from recovery.health import Level, doctor, examine, machine, model, mongodb_server, redis_server
-from recovery.health.beat_and_scanners import NUDGES
 from recovery.health.model import Cause, is_bad
 from recovery.health.process_check import look
 from recovery.queue import Broker
+from recovery.queue.message import NUDGE
 from recovery.records import (
     ActorPreferences,
     Decision,
@@ -38,7 +38,6 @@ from recovery.store import layout
 from recovery.store.views import server_state
 from recovery.store.views.overview import time_limit
 from recovery.sweep import java
-from recovery.worker.celery_config import NUDGE
 from tests.health.conftest import asked, worker
 from tests.store.writing import put
 from tests.world import World
@@ -112,7 +111,7 @@ def beat_gone_and_workers_too(world: World) -> None:
 
 def nudges_wait(world: World) -> None:
     age_notes(world)
-    queued(world, NUDGES, 7)
+    queued(world, NUDGE, 7)
 
 
 def lonely_queue(world: World) -> None:
@@ -549,10 +548,6 @@ def test_no_java(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     check = asked(world, "sweeps")
     assert (check.level, check.asked) == (WARNING, True)
     assert "no Java here" in check.found
-
-
-def test_the_nudges_queue_is_the_beats() -> None:
-    assert NUDGES == NUDGE
 
 
 @pytest.mark.parametrize("case", MISSHAPEN)

@@ -11,11 +11,11 @@ import redis
 from celery import Celery, signals
 
 from recovery.queue import Broker, Signer, encode, signer, untrusted
-from recovery.queue.message import UNSIGNED
+from recovery.queue.message import NUDGE, SPARK_QUEUE, SWEEP, UNSIGNED
 from recovery.queue.untrusted import MessageRefusal, MessageRefused
 from recovery.settings import Settings, load
 from recovery.worker.beat import sign
-from recovery.worker.celery_config import NUDGE, SPARK_QUEUE, SWEEP, configuration
+from recovery.worker.celery_config import configuration
 from tests.queue.shapes import OTHERS
 from tests.queue.test_message import ACTOR, flat, queued
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import redis
 
+from recovery.queue.message import NUDGE, SPARK_QUEUE, SWEEP
 from recovery.settings import Settings
 from recovery.stack.servers import Valkey
-from recovery.worker.celery_config import NUDGE, SPARK_QUEUE, SWEEP, configuration
+from recovery.worker.celery_config import configuration
 from tests.cli.command import ROOT, command, environment
 from tests.waiting import wait_until
 

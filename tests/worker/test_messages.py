@@ -16,11 +16,11 @@ import redis
 
 from recovery.queue import encode
 from recovery.queue.coordination import KEPT_KEY
+from recovery.queue.message import NUDGE, SPARK_QUEUE, SWEEP
 from recovery.queue.untrusted import ASIDE
 from recovery.records.ids import new_pass, new_process_id
 from recovery.stack.child import ChildProcess
 from recovery.store import Queued
-from recovery.worker.celery_config import NUDGE, SPARK_QUEUE, SWEEP
 from tests.cluster.conftest import Cluster
 from tests.cluster.conftest import cluster as cluster
 from tests.queue.shapes import ARGUMENT, bomb, command, commands, damaged

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from recovery.queue import Broker, Signer
+from recovery.queue.message import NUDGE, SPARK_QUEUE
 from recovery.store import Queued
-from recovery.worker.celery_config import NUDGE, SPARK_QUEUE
 from tests.cluster.conftest import Cluster
 from tests.cluster.conftest import cluster as cluster
 from tests.waiting import wait_until

@@ -24,8 +24,8 @@ from recovery import metrics
 from recovery.errors import BrokerError
 from recovery.log_lines import Seldom
 from recovery.queue import Broker, MessageId, Signer, remake, untrusted
+from recovery.queue.message import NUDGE, SPARK_QUEUE, SWEEP
 from recovery.queue.untrusted import MessageRefusal, MessageRefused
-from recovery.worker.celery_config import NUDGE, SPARK_QUEUE, SWEEP
 
 log = logging.getLogger(__name__)
 
