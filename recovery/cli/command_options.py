@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from recovery.cli.shell_completion import complete_process, complete_type
 from recovery.errors import InputError
 from recovery.wording import parse_duration, show_duration
 
@@ -36,6 +37,12 @@ AppOption = Annotated[
     typer.Option(
         "--app", "-A", help="Your Recovery object, package.module:name; default: RECOVERY_APP.", metavar="APP"
     ),
+]
+ProcessId = Annotated[
+    str, typer.Argument(metavar="PROCESS_ID", help="Its id or custom id.", autocompletion=complete_process)
+]
+OfTypeOption = Annotated[
+    str | None, typer.Option("--type", help="Only of this process type.", autocompletion=complete_type)
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs (docs/commands.md).")]
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recovery.cli.command_options import Commands, JsonOption
+from recovery.cli.command_options import Commands, JsonOption, OfTypeOption
 from recovery.cli.connection import connect
-from recovery.cli.output import console, messages, print_answer, print_json, print_rows, seconds_between
-from recovery.cli.shell_completion import complete_saved, complete_search, complete_state, complete_type
+from recovery.cli.output import console, messages, print_answer, print_json, print_rows, seconds_between, utc
+from recovery.cli.shell_completion import complete_saved, complete_search, complete_state
 from recovery.errors import InputError
 from recovery.wording import show_age
 
@@ -104,9 +104,7 @@ def find(
 
 @commands.add(LIST, "list")
 def list_(
-    process_type: Annotated[
-        str | None, typer.Option("--type", help="Only of this process type.", autocompletion=complete_type)
-    ] = None,
+    process_type: OfTypeOption = None,
     state: Annotated[
         str | None, typer.Option(help="running, finished, broken or aborted.", autocompletion=complete_state)
     ] = None,
@@ -233,11 +231,9 @@ def list_saved(json: JsonOption = False) -> None:
     if json:
         rows = [{**_saved_as_dict(one), "error": damaged.get(name)} for name, one in found.items()]
         print_json("search list", {"searches": rows})
-    elif not found:
-        console().print("none")
     else:
         shown = [_saved_row(one, damaged.get(name)) for name, one in found.items()]
-        print_rows(console(), ("name", "search", "by", "saved", "reason"), shown)
+        print_rows(console(), ("name", "search", "by", "saved", "reason"), shown, none="none")
 
 
 @searches.add(REMOVE)
@@ -257,9 +253,8 @@ def remove(
 
 
 def _saved_row(search: SavedSearch, damage: str | None) -> tuple[str, ...]:
-    at = f"{search.at:%Y-%m-%d %H:%M:%S} UTC" if search.at else "?"
     text = f"{search.text} (can't be read: {damage})" if damage else search.text
-    return f"@{search.id}", text, search.by, at, search.reason
+    return f"@{search.id}", text, search.by, utc(search.at), search.reason
 
 
 def _saved_as_dict(search: SavedSearch) -> dict[str, Any]:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recovery.cli.command_options import BAD, ERROR, Commands, JsonOption, ReasonOption
+from recovery.cli.command_options import BAD, ERROR, Commands, JsonOption, ProcessId, ReasonOption
 from recovery.cli.connection import connect
 from recovery.cli.interrupted import without_rule
 from recovery.cli.output import Labelled, console, line, print_json, seconds_between
-from recovery.cli.shell_completion import complete_process
 from recovery.errors import InputError
 from recovery.settings import load
 from recovery.wording import count, show_age
@@ -105,9 +104,7 @@ MAX_LINES = 20
 
 @commands.add(CHECK)
 def check(
-    process_id: Annotated[
-        str, typer.Argument(metavar="PROCESS_ID", help="Its id or custom id.", autocompletion=complete_process)
-    ],
+    process_id: ProcessId,
     repair: Annotated[bool, typer.Option("--repair", help="Repair what is found, then judge again.")] = False,
     reason: ReasonOption = "",
     json: JsonOption = False,

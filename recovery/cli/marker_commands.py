@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from recovery.cli.command_options import Commands, JsonOption
+from recovery.cli.command_options import Commands, JsonOption, OfTypeOption
 from recovery.cli.connection import connect
 from recovery.cli.output import Labelled, console, moment, print_json, print_rows
-from recovery.cli.shell_completion import complete_marker, complete_type
+from recovery.cli.shell_completion import complete_marker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,9 +53,7 @@ commands = Commands("marker", GROUP)
 
 @commands.add(LIST, "list")
 def list_(
-    process_type: Annotated[
-        str | None, typer.Option("--type", help="Only of this process type.", autocompletion=complete_type)
-    ] = None,
+    process_type: OfTypeOption = None,
     cleared: Annotated[bool, typer.Option("--cleared", help="Those that were cleared.")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -125,19 +123,13 @@ def _clearing(one: Clearing) -> dict[str, Any]:
 
 
 def _print(out: Console, markers: Sequence[Marker]) -> None:
-    if not markers:
-        out.print("none")
-        return
     rows = [(one.id, str(as_dict(one)["code"]), _short(one), one.process, moment(one.written_at)) for one in markers]
-    print_rows(out, ("marker", "code", "error", "process", "since (UTC)"), rows)
+    print_rows(out, ("marker", "code", "error", "process", "since (UTC)"), rows, none="none")
 
 
 def _print_cleared(out: Console, markers: Sequence[Marker]) -> None:
-    if not markers:
-        out.print("none")
-        return
     rows = [(one.id, moment(last.at), last.by, last.reason) for one in markers for last in one.clearings[-1:]]
-    print_rows(out, ("marker", "cleared (UTC)", "by", "reason"), rows)
+    print_rows(out, ("marker", "cleared (UTC)", "by", "reason"), rows, none="none")
 
 
 def _show(out: Console, marker: Marker) -> None:

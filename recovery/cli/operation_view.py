@@ -34,7 +34,7 @@ def print_all(out: Console, found: Sequence[Progress], damaged: Sequence[str]) -
     """Print a row for each operation, and a line for each that cannot be read."""
 
     for told in damaged:
-        out.print(told, style="red", markup=False, highlight=False)
+        out.print(told, style="red")
     if not found:
         if not damaged:
             out.print("none")

@@ -150,6 +150,11 @@ def moment(at: datetime | None) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S}" if at else "?"
 
 
+def utc(at: datetime | None) -> str:
+    """Return the same with its time zone, as sentences have it."""
+    return f"{moment(at)} UTC" if at else "?"
+
+
 def stream_json(command: str, found: Mapping[str, Any], name: str, rows: Iterable[Any]) -> None:
     """Print what a command found, with `rows` under a name at its end.
 
@@ -190,7 +195,7 @@ def print_rows(
     headers: Sequence[str],
     rows: Iterable[Sequence[Cell]],
     right: Sequence[str] = (),
-    whole: Sequence[str] = (),
+    none: str = "",
 ) -> None:
     """Print a table, if the terminal is wide enough for its words. Otherwise print a block of labelled lines for each
     row.
@@ -200,14 +205,17 @@ def print_rows(
         headers: Names of the columns.
         rows: Cells of each row.
         right: Columns that are aligned to the right.
-        whole: Columns whose cells are not wrapped.
+        none: What to print instead if there is no row.
     """
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
     for header in headers:
-        table.add_column(header, justify="right" if header in right else "left", no_wrap=header in whole)
+        table.add_column(header, justify="right" if header in right else "left")
     kept = [[_as_text(cell) for cell in row] for row in rows]
+    if none and not kept:
+        out.print(none)
+        return
     for row in kept:
         table.add_row(*row)
     if fits(table, out.width):
@@ -231,7 +239,7 @@ def fits(table: Table, width: int) -> bool:
     for column in table.columns:
         cells = [Measurement.get(bare, bare.options, cell) for cell in (column.header, *column.cells)]
         widest = max(cell.maximum for cell in cells)
-        measured.append((widest if column.no_wrap else max(cell.minimum for cell in cells), widest))
+        measured.append((max(cell.minimum for cell in cells), widest))
     room = width - GAP * (len(measured) - 1) - sum(minimum for minimum, _ in measured)
     for column, (minimum, maximum) in zip(table.columns, measured, strict=True):
         more = max(0, min(room, maximum - minimum))

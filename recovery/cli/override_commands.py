@@ -11,7 +11,7 @@ from rich.text import Text
 
 from recovery.cli.command_options import Commands, JsonOption, ReasonOption
 from recovery.cli.connection import connect
-from recovery.cli.output import console, print_json, print_rows
+from recovery.cli.output import console, print_json, print_rows, utc
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -124,5 +124,5 @@ def _print(out: Console, found: Found) -> None:
 
 def disabled_text(disabled: Found) -> str:
     """Return since when a process type is disabled, by whom and why."""
-    at = f"since {disabled['at']:%Y-%m-%d %H:%M:%S} UTC " if disabled["at"] else ""
+    at = f"since {utc(disabled['at'])} " if disabled["at"] else ""
     return f"{at}by {disabled['by']}: {disabled['reason']}"

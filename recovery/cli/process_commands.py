@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recovery.cli.command_options import Commands, JsonOption, YesOption
+from recovery.cli.command_options import Commands, JsonOption, ProcessId, YesOption
 from recovery.cli.connection import connect
 from recovery.cli.output import console, print_answer, print_json
-from recovery.cli.shell_completion import complete_actor, complete_process
+from recovery.cli.shell_completion import complete_actor
 from recovery.errors import InputError
 from recovery.wording import count, show_age
 
@@ -77,9 +77,7 @@ TASKS_NAMED = 5
 
 @commands.add(RESTART_HELP)
 def restart(
-    process_id: Annotated[
-        str, typer.Argument(metavar="PROCESS_ID", help="Its id or custom id.", autocompletion=complete_process)
-    ],
+    process_id: ProcessId,
     from_: Annotated[
         list[str] | None,
         typer.Option(
@@ -161,9 +159,7 @@ AbortReasonOption = Annotated[
 
 @commands.add(ABORT_HELP)
 def abort(
-    target: Annotated[
-        str, typer.Argument(metavar="PROCESS_ID", help="Its id or custom id.", autocompletion=complete_process)
-    ],
+    target: ProcessId,
     reason: AbortReasonOption = DEFAULT_REASON,
     yes: YesOption = False,
     json: JsonOption = False,

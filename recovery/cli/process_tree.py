@@ -13,7 +13,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from recovery.cli.interrupted import without_rule
-from recovery.cli.output import line, seconds_between, wrap
+from recovery.cli.output import line, seconds_between, utc, wrap
 from recovery.cli.task_texts import READ, SHORT_ID, call_line, hint
 from recovery.health.untaken_tasks import reasons, why_refused
 from recovery.records import UNTAKEN_DECISIONS, Decision, DecisionState, Process, ProcessState
@@ -117,8 +117,7 @@ def heading(process: Process, characters: int, now: datetime) -> Iterator[Text]:
     if process.former_custom_id:
         yield line(f"custom id  {process.former_custom_id}, until process {process.replaced_by} took its place")
     lasted = show_age(seconds_between(process.started_at, process.ended_at or now))
-    started = f"{process.started_at:%Y-%m-%d %H:%M:%S} UTC" if process.started_at else "?"
-    yield line(f"started    {started}, {'took' if process.ended_at else 'for'} {lasted}")
+    yield line(f"started    {utc(process.started_at)}, {'took' if process.ended_at else 'for'} {lasted}")
     if process.labels:
         yield line(f"labels     {', '.join(process.labels)}")
     if process.version:
@@ -126,8 +125,7 @@ def heading(process: Process, characters: int, now: datetime) -> Iterator[Text]:
     if process.lives:
         last = process.lives[-1]
         times = "once" if len(process.lives) == 1 else f"{len(process.lives)} times"
-        at = f"{last.ended_at:%Y-%m-%d %H:%M:%S} UTC"
-        yield line(f"restarted  {times}, last {at} from {', '.join(last.tasks)}: {last.reason}")
+        yield line(f"restarted  {times}, last {utc(last.ended_at)} from {', '.join(last.tasks)}: {last.reason}")
     if process.result is not None:
         more = characters - RESULT_SHOWN
         yield line(f"result     {process.result}{f'… and {more} more characters' if more > 0 else ''}")
@@ -271,5 +269,4 @@ def print_history(out: Console, process: Process) -> None:
         what = f"operation {life.operation}, " if life.operation is not None else ""
         error = f", {life.error.kind}: {life.error.message}" if life.error is not None else ""
         out.print(f"epoch {life.epoch}  was {life.state}{error}")
-        at = f"{life.ended_at:%Y-%m-%d %H:%M:%S} UTC"
-        out.print(f"  restarted {at} from {', '.join(life.tasks)} by {what}{life.by}: {life.reason}")
+        out.print(f"  restarted {utc(life.ended_at)} from {', '.join(life.tasks)} by {what}{life.by}: {life.reason}")

@@ -14,7 +14,7 @@ from recovery.cli.command_options import (
     agree_to_removal,
 )
 from recovery.cli.connection import connect
-from recovery.cli.output import console, print_answer, print_json
+from recovery.cli.output import console, print_answer, print_json, utc
 from recovery.cli.shell_completion import complete_schedule, complete_type
 
 if TYPE_CHECKING:
@@ -247,13 +247,13 @@ def _schedules(*, needs_redis: bool = True) -> Schedules:
 
 def _print_changed(how: str, schedule: Schedule, done: str, json: bool) -> None:
     """Print a schedule after it was changed: its state, and when it is due."""
-    from recovery.cli.schedule_view import as_dict, moment, selection_in_words, why
+    from recovery.cli.schedule_view import as_dict, selection_in_words, why
 
     if json:
         print_json(f"schedule {how}", {"name": schedule.id, **as_dict(schedule)})
         return
     if schedule.state == "active" and schedule.next_slot is not None:
-        then = f"next at {moment(schedule.next_slot)}"
+        then = f"next at {utc(schedule.next_slot)}"
     else:
         then = f"{schedule.state}: {why(schedule)}"
     console().print(f"{schedule.id}: {then if then.startswith(done) else f'{done}; {then}'}")

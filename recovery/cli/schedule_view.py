@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from recovery.cli.output import Labelled, print_rows
+from recovery.cli.output import Labelled, print_rows, utc
 from recovery.records.schedule import DEFAULTS, Orders, Plan, Schedule, SlotResult
 from recovery.schedule import damage_of, is_call
 from recovery.schedule.judge import due_at
@@ -142,7 +142,7 @@ def print_all(out: Console, found: Mapping[str, Schedule], damaged: Sequence[str
     """Print a row for each schedule, and a line for each that cannot be read."""
 
     for told in damaged:
-        out.print(told, style="red", markup=False, highlight=False)
+        out.print(told, style="red")
     if not found and not damaged:
         out.print("none: declare one in code (docs/schedules.md), or `recovery schedule add`")
     if not found:
@@ -152,10 +152,10 @@ def print_all(out: Console, found: Mapping[str, Schedule], damaged: Sequence[str
         word = one.state
         when = one.plan.schedule or "–"
         zone = one.plan.time_zone or ""
-        slot = moment(one.next_slot) if word == "active" and one.next_slot else "–"
+        slot = utc(one.next_slot) if word == "active" and one.next_slot else "–"
         if word == "active" and (damage := damage_of(one)) is not None:
             word, slot = "damaged", "–"
-            out.print(str(damage), style="red", markup=False, highlight=False)
+            out.print(str(damage), style="red")
         by_operator = "all" if one.code is None else overridden(settings(one))
         rows.append((name, one.type, when, zone, Text(word, style=_STYLES[word]), slot, last(one), by_operator))
     print_rows(out, ("schedule", "type", "when", "time zone", "state", "next", "last", "set by operators"), rows)
@@ -177,12 +177,12 @@ def print_one(out: Console, name: str, schedule: Schedule) -> None:
     )
     if schedule.recent:
         out.print("")
-        slots = [(moment(one.slot), _outcome(one), _came_to(one)) for one in schedule.recent]
+        slots = [(utc(one.slot), _outcome(one), _came_to(one)) for one in schedule.recent]
         what = "process" if schedule.orders is None else "operation"
         print_rows(out, ("slot", "outcome", f"{what}, or why not"), slots)
     if schedule.changes:
         out.print("")
-        words = [(moment(one.at), one.what, one.by, one.reason) for one in schedule.changes]
+        words = [(utc(one.at), one.what, one.by, one.reason) for one in schedule.changes]
         print_rows(out, ("at", "operators", "who", "why"), words)
 
 
@@ -192,7 +192,7 @@ def _lines(schedule: Schedule, reason: str | None) -> Iterator[tuple[str, str]]:
     if (orders := schedule.orders) is not None:
         yield "which", orders.selection
         slot = schedule.next_slot if schedule.state == "active" else None
-        when = f"at {moment(slot)}" if slot is not None else "if it were now"
+        when = f"at {utc(slot)}" if slot is not None else "if it were now"
         yield "removes", f"{when}: {selection_in_words(orders, slot)}, if they are over"
         written = f", as {orders.export_format.value}" if orders.export_format is not None else ""
         yield "export", f"{orders.export}{written}" if orders.export else "none: what is removed is gone"
@@ -201,13 +201,13 @@ def _lines(schedule: Schedule, reason: str | None) -> Iterator[tuple[str, str]]:
     if schedule.next_slot is not None and schedule.state == "active":
         due = due_at(schedule, schedule.next_slot)
         late = "" if due == schedule.next_slot else f", started at {due:%H:%M:%S} by its jitter"
-        yield "next", f"{moment(schedule.next_slot)}{late}"
+        yield "next", f"{utc(schedule.next_slot)}{late}"
     if schedule.waiting:
-        yield "waiting", ", ".join(moment(slot) for slot in schedule.waiting)
+        yield "waiting", ", ".join(utc(slot) for slot in schedule.waiting)
     if schedule.last_slot is not None:
         yield "last", last(schedule)
     if (failing := schedule.failing) is not None:
-        yield "failing", f"with the code {failing.code} since {moment(failing.since)}, {failing.count} in a row"
+        yield "failing", f"with the code {failing.code} since {utc(failing.since)}, {failing.count} in a row"
 
 
 def last(schedule: Schedule) -> str:
@@ -215,12 +215,7 @@ def last(schedule: Schedule) -> str:
     if schedule.last_slot is None:
         return "–"
     what = f"process {schedule.last_process}" if schedule.orders is None else f"operation {schedule.last_operation}"
-    return f"{moment(schedule.last_slot)}, {what}"
-
-
-def moment(when: datetime) -> str:
-    """Return a time in UTC, as text."""
-    return f"{when:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{utc(schedule.last_slot)}, {what}"
 
 
 def _came_to(result: SlotResult) -> str:

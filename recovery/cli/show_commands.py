@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recovery.cli.command_options import BAD, Commands, JsonOption
+from recovery.cli.command_options import BAD, Commands, JsonOption, ProcessId
 from recovery.cli.connection import connect
 from recovery.cli.interrupts import process_goes_on
 from recovery.cli.output import console, line, print_json
-from recovery.cli.shell_completion import complete_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,10 +38,7 @@ commands = Commands()
 
 @commands.add(HELP)
 def show(
-    process_id: Annotated[
-        str,
-        typer.Argument(metavar="PROCESS_ID", help="Its id or custom id.", autocompletion=complete_process),
-    ],
+    process_id: ProcessId,
     watch: Annotated[bool, typer.Option("--watch", help="Show it again until it has ended.")] = False,
     history: Annotated[bool, typer.Option("--history", help="What it came to before it was restarted, too.")] = False,
     json: JsonOption = False,

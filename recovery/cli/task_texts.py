@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from recovery.cli.output import seconds_between
+from recovery.cli.output import seconds_between, utc
 from recovery.health.untaken_tasks import why_refused
 from recovery.records import Decision, DecisionState
 from recovery.store.views.process_lookup import CallTexts
@@ -113,11 +113,11 @@ def _starts(decision: Decision, now: datetime) -> str:
     if due <= now:
         return f"to be queued, due for {show_age(seconds_between(due, now))}"
     if (state := decision.retry) is None:
-        return f"starts at {due:%Y-%m-%d %H:%M:%S} UTC, in {show_age(seconds_between(now, due))}"
+        return f"starts at {utc(due)}, in {show_age(seconds_between(now, due))}"
     told = " ".join(state.message.split())
     told = f": {told[:ERROR_SHOWN]}{'…' if len(told) > ERROR_SHOWN else ''}" if told else ""
     return (
-        f"retry {state.count} in {show_age(seconds_between(now, due))}, until {state.until:%Y-%m-%d %H:%M:%S} UTC, for "
+        f"retry {state.count} in {show_age(seconds_between(now, due))}, until {utc(state.until)}, for "
         f"{state.kind}{told} ({state.code} {state.reason})"
     )
 

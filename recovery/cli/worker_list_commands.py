@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from recovery.cli.command_options import Commands, JsonOption
 from recovery.cli.connection import connect
-from recovery.cli.output import console, line, print_json, print_rows, seconds_between
+from recovery.cli.output import console, line, print_json, print_rows, seconds_between, utc
 from recovery.wording import count, show_age
 
 if TYPE_CHECKING:
@@ -109,14 +109,13 @@ def _row(worker: Worker, versions: Sequence[LiveVersion], now: datetime) -> list
         heartbeat = line(f"due in {show_age(seconds_between(now, due))}")
     else:
         heartbeat = line((f"overdue for {show_age(seconds_between(due, now))}", "bold red"))
-    since = f"{worker.started_at:%Y-%m-%d %H:%M:%S} UTC" if worker.started_at is not None else "?"
     return [
         worker.name,
         _host(worker) or "",
         worker.application or "",
         f"{worker.application_version or 'not recorded'}{mark}{also}",
         _queues(worker),
-        since,
+        utc(worker.started_at),
         heartbeat,
         line((_slots(worker), "bold red")),
     ]

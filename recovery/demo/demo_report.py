@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from recovery.demo.audit import Audit
-from recovery.demo.chaos import FAILOVERS
 from recovery.demo.disaster import BulkRepairResult, Killed
 from recovery.demo.drill_comparison import Compared
+from recovery.demo.options import FAILOVERS
 from recovery.metrics import multiprocess
 from recovery.records import ProcessState
 from recovery.rules import Rule

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 
 from recovery import operations
 from recovery.demo.audit import COLLECT, Audit, Place
-from recovery.demo.chaos import Disaster
 from recovery.demo.ledger import Line
+from recovery.demo.options import Disaster
 from recovery.engine import Resources
 from recovery.errors import InputError
 from recovery.operations import Progress

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from recovery.demo.chaos import Chaos, FaultKind
+from recovery.demo.options import Chaos, FaultKind
 from recovery.demo.workforce import Workforce
 from recovery.engine import Resources
 from recovery.errors import StoreError

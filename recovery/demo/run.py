@@ -20,11 +20,10 @@ from typing import Any
 from recovery.demo import ledger
 from recovery.demo.app import APP, failure_environment
 from recovery.demo.audit import RunRecord, audit
-from recovery.demo.chaos import Chaos, Disaster
 from recovery.demo.demo_report import Counts, DemoReport, DisasterOutcome, InjectedFaults, report
 from recovery.demo.disaster import BulkRepair, BulkRepairResult, Destroyed, strike
 from recovery.demo.drill_comparison import Compared, compare
-from recovery.demo.options import Options
+from recovery.demo.options import Chaos, Disaster, Options
 from recovery.demo.screen import DemoFigures, Screen
 from recovery.demo.trouble import Trouble
 from recovery.demo.watching import DemoWatch, standing

@@ -15,9 +15,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from recovery.demo.chaos import LASTS, Chaos, FaultKind
 from recovery.demo.faults import Broken, Fault, faults
-from recovery.demo.options import Options
+from recovery.demo.options import LASTS, Chaos, FaultKind, Options
 from recovery.demo.workforce import Workforce
 from recovery.engine import Resources
 from recovery.errors import InputError

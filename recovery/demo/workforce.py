@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from recovery.demo.app import APP, app
-from recovery.demo.chaos import Chaos
+from recovery.demo.options import Chaos
 from recovery.errors import ServerError
 from recovery.metrics_folder import MULTIPROC_DIR
 from recovery.queue.message import SPARK_QUEUE

@@ -19,9 +19,8 @@ from pymongo import MongoClient
 from rich.console import Console
 
 from recovery.demo import faults, run, trouble, workforce
-from recovery.demo.chaos import FaultKind
 from recovery.demo.demo_report import DemoReport
-from recovery.demo.options import Options
+from recovery.demo.options import FaultKind, Options
 from recovery.demo.screen import Screen
 from recovery.settings import Settings
 

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from recovery.demo.chaos import FaultKind
+from recovery.demo.options import FaultKind
 from recovery.drill.sightings import Step
 from recovery.rules import Rule
 from recovery.settings import Settings

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.demo.chaos import FAILOVERS, FaultKind
 from recovery.demo.demo_report import BY_FAILOVER, BY_NOTHING, unexplained
+from recovery.demo.options import FAILOVERS, FaultKind
 from recovery.rules import Rule
 
 NO_FAILOVER = {kind.value: 3 for kind in FaultKind if kind not in FAILOVERS}

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from recovery.demo.chaos import Chaos, Disaster
-from recovery.demo.options import Options, disaster_named
+from recovery.demo.options import Chaos, Disaster, Options, disaster_named
 from recovery.errors import InputError, WorkflowError
 
 

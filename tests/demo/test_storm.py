@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from recovery.demo.chaos import Chaos, FaultKind
 from recovery.demo.faults import Broken, Fault, faults
+from recovery.demo.options import Chaos, FaultKind
 from recovery.demo.trouble import Storm
 from recovery.demo.workforce import Workforce
 from recovery.engine import Resources

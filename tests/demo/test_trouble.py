@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from recovery.demo import trouble
-from recovery.demo.chaos import Chaos, FaultKind
-from recovery.demo.options import Options
+from recovery.demo.options import Chaos, FaultKind, Options
 from recovery.demo.trouble import Trouble
 from recovery.demo.workforce import Workforce
 from recovery.engine import Resources
