@@ -17,7 +17,7 @@ from typing import Any
 from recovery import addresses
 from recovery.errors import SettingsError
 from recovery.limits import LONGEST
-from recovery.setting_forms import BROKER_URL, DURATION, MONGO_URI, DeclaredSetting
+from recovery.setting_forms import ADDRESSES, DURATION, DeclaredSetting
 from recovery.wording import show_duration, unseen
 
 # Wrong values that are shown: what may well have been meant, and hardly is a key or a password.
@@ -115,7 +115,7 @@ def _given(name: str, value: Any, fields: Mapping[str, DeclaredSetting]) -> str:
         return "a value that is not shown"
     if not isinstance(value, str | int | float | Path | None):
         return f"a {type(value).__name__}"  # a table of TOML, which may hold anything
-    if fields[name].form in (MONGO_URI, BROKER_URL) or (isinstance(value, str) and re.search("[@/:%?#]", value)):
+    if fields[name].form in ADDRESSES or (isinstance(value, str) and re.search("[@/:%?#]", value)):
         return addresses.public(value)
     if isinstance(value, int) and value.bit_length() > 64:
         return "a number of more digits"

@@ -10,14 +10,13 @@ Use `load` or `current`: they turn pydantic-core's errors into a SettingsError t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic_core import SchemaValidator, ValidationError
+from pydantic_core import ValidationError
 
-from recovery import addresses
 from recovery.errors import SettingsError
 from recovery.limits import LONGEST, LONGEST_SILENCE, SHORT_NAME, SHORTEST
 from recovery.setting_forms import (
@@ -38,7 +37,9 @@ from recovery.setting_forms import (
     DeclaredSetting,
     LogFormat,
     Secret,
+    as_text,
     setting,
+    validator,
 )
 from recovery.setting_sources import PREFIX, describe, file_values, variables
 from recovery.wording import show_duration
@@ -190,8 +191,7 @@ class Settings:
     def __init__(self, **given: Any) -> None:
         """Raise ValidationError, or SettingsError for a file that can't be read; `load` raises SettingsError alone."""
         values = {**file_values(), **variables(), **given}
-        self.__dict__.update(_VALIDATOR.validate_python(values))
-        self.__dict__["model_fields_set"] = set(values)
+        self.__dict__.update(_VALIDATOR.validate_python(values), model_fields_set=set(values))
 
     model_fields_set: set[str]
     """Names of the settings that were given, whether by code, the environment or a file."""
@@ -209,21 +209,18 @@ class Settings:
         return hash(tuple(self.model_dump().items()))
 
     def __repr__(self) -> str:
-        shown = {name: addresses.public(value) if name in ADDRESSES else value for name, value in self._items()}
-        return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
-
-    def _items(self) -> Iterator[tuple[str, Any]]:
-        return ((name, getattr(self, name)) for name in self.model_fields)
+        shown = (f"{name}={found.shown(getattr(self, name))!r}" for name, found in self.model_fields.items())
+        return f"Settings({', '.join(shown)})"
 
     def model_dump(self) -> dict[str, Any]:
         """Return {setting: its value}."""
-        return dict(self._items())
+        return {name: getattr(self, name) for name in self.model_fields}
 
     def model_copy(self, *, update: Mapping[str, Any] = {}) -> Settings:
         """Return these settings with others in their place, which are not checked."""
         copy = object.__new__(Settings)
-        copy.__dict__.update({**self.__dict__, **update})
-        copy.__dict__["model_fields_set"] = self.model_fields_set | set(update)
+        given = self.model_fields_set | set(update)
+        copy.__dict__.update({**self.__dict__, **update}, model_fields_set=given)
         return copy
 
     @property
@@ -264,11 +261,11 @@ class Settings:
 
     def environment(self) -> dict[str, str]:
         """These settings as environment variables, to hand to a process that we start."""
-        return {f"{PREFIX}{name.upper()}": _as_text(value) for name, value in self._items() if value is not None}
+        return {
+            f"{PREFIX}{name.upper()}": as_text(value) for name, value in self.model_dump().items() if value is not None
+        }
 
 
-ADDRESSES = ("mongo_uri", "broker_url")
-"""Settings that may hold a password."""
 Settings.model_fields = {name: found for name, found in vars(Settings).items() if isinstance(found, DeclaredSetting)}
 
 
@@ -283,20 +280,7 @@ def _heartbeat_order(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-# pydantic's validators without its models, whose import takes a third of a short command's time.
-_VALIDATOR = SchemaValidator(
-    {
-        "type": "function-after",
-        "function": {"type": "no-info", "function": _heartbeat_order},
-        "schema": {
-            "type": "typed-dict",
-            "fields": {name: found.schema() for name, found in Settings.model_fields.items()},
-            "extra_behavior": "forbid",
-        },
-    },
-    # Input in errors is shown by `load`, which knows what is an address.
-    {"title": "Settings", "hide_input_in_errors": True},
-)
+_VALIDATOR = validator(Settings.model_fields, _heartbeat_order)
 
 
 def load(**overrides: Any) -> Settings:
@@ -316,9 +300,3 @@ def load(**overrides: Any) -> Settings:
 def current() -> Settings:
     """Return the process's settings, read at first use."""
     return load()
-
-
-def _as_text(value: Any) -> str:
-    if hasattr(value, "get_secret_value"):
-        return str(value.get_secret_value())
-    return str(value).lower() if isinstance(value, bool) else str(value)
