@@ -1,4 +1,8 @@
-"""What repairs changed, by process: an operator is told of each process what was done to it. Metrics count by actor."""
+"""Actions, which do repairs, and what they changed.
+
+An action returns what it changed by process: an operator is told of each process what was done to it. Metrics count by
+actor. Most actions are made of a step of the engine and the records that it is taken for (`on_each`, `on_all`).
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,15 @@ from typing import TypeVar
 from recovery.engine import batch_or_each, for_each
 from recovery.records.ids import split_record_id
 from recovery.repair.requeue_pace import Later
-from recovery.rules import Finding, Rule
+from recovery.rules import Finding, Rule, Surroundings
 
 Item = TypeVar("Item")
 Changed = Counter[str]
 """{process: how often something of it was changed}."""
 Done = Counter[Rule]
 """{rule: repairs that changed something}."""
+Action = Callable[[Rule, Sequence[Finding], Surroundings], Changed]
+"""Does a repair for findings of one rule that ask for it."""
 
 
 OUTRUN = 10
@@ -89,6 +95,23 @@ def of_batch(records: Sequence[str], step: Callable[[Sequence[str]], Changed]) -
 
     batch_or_each(records, take)
     return changed
+
+
+def on_each(step: Callable[[str], bool]) -> Action:
+    """Return an action that takes a step for the record of each finding, and is told by it whether it changed that."""
+    return lambda _rule, findings, _around: of_each([finding.record for finding in findings], step)
+
+
+def on_all(step: Callable[[list[str]], Iterable[str]]) -> Action:
+    """Return an action that takes a step for the records of all findings at once. The step returns what it changed."""
+    return lambda _rule, findings, _around: of_records(step([finding.record for finding in findings]))
+
+
+def on_batch(step: Callable[[Sequence[str]], Iterable[str]]) -> Action:
+    """Return the same, for a step that fails if a record is damaged: then it is taken for one by one."""
+    return lambda _rule, findings, _around: of_batch(
+        [finding.record for finding in findings], lambda some: of_records(step(some))
+    )
 
 
 def by_actor(findings: Sequence[Finding], changed: Changed | None = None) -> Counter[str]:

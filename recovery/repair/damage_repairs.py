@@ -12,7 +12,7 @@ from recovery.engine import Resources, rebuild_graphs, remake_graph
 from recovery.errors import DamagedRecord
 from recovery.records import Decision, Graph, Process, Record, Task
 from recovery.records.ids import split_record_id
-from recovery.repair.changed import Changed, of_count, of_each
+from recovery.repair.changed import Action, Changed, of_count, of_each, on_each
 from recovery.repair.ended_tasks import Applying
 from recovery.rules import Finding, Repair, Rule, Surroundings, droppable, state_shown
 from recovery.store.client import Document
@@ -31,22 +31,19 @@ class DamageRepairs:
         self._applying = applying
         # When nobody has been at work on the graph for a while: only then absence is a finding.
         self._soon = 1.2 * resources.settings.apply_timeout
-        self.actions = {
-            Repair.MEND: self._mend,
-            Repair.PUT_BACK: self._put_back,
-            Repair.RESTORE_TASK: self._restore_task,
-            Repair.REPLACE_GRAPH: self._replace_graph,
-            Repair.REMAKE_GRAPH: self._remake_graph,
-            Repair.SET_EPOCH: self._set_epoch,
+        self.actions: dict[Repair, Action] = {
+            Repair.MEND: on_each(self._then_look(self._drop)),
+            Repair.PUT_BACK: on_each(self._then_look(self._run_again)),
+            Repair.RESTORE_TASK: on_each(self._make_again),
+            Repair.REPLACE_GRAPH: on_each(self._rebuild),
+            Repair.REMAKE_GRAPH: on_each(self._remake),
+            Repair.SET_EPOCH: on_each(lambda record: bool(self._store.corrections.set_epoch(record))),
             Repair.SET_TIME: self._set_time,
         }
 
-    def _mend(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
-        return self._then_look([finding.record for finding in findings], self._drop)
-
-    def _then_look(self, records: Sequence[str], step: Callable[[str], bool]) -> Changed:
-        """Take a step that mends a record, and look at its process soon: while a record of it could not be read nobody
-        looked for what else is wrong."""
+    def _then_look(self, step: Callable[[str], bool]) -> Callable[[str], bool]:
+        """Return a step that mends a record and has its process looked at soon: while a record of it could not be read
+        nobody looked for what else is wrong."""
 
         def mend(record: str) -> bool:
             mended = step(record)
@@ -54,7 +51,7 @@ class DamageRepairs:
                 self._store.graphs.look_soon(split_record_id(record)[0], self._soon)
             return mended
 
-        return of_each(records, mend)
+        return mend
 
     def _drop(self, record: str) -> bool:
         kinds: list[type[Record]] = [Decision] if "/" in record else [Process, Graph]
@@ -102,9 +99,6 @@ class DamageRepairs:
         children = (child for parent in parents.values() for child in parent.children)
         return next((child.actor for child in children if record.endswith(f"/{child.id}")), None)
 
-    def _put_back(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
-        return self._then_look([finding.record for finding in findings], self._run_again)
-
     def _run_again(self, record: str) -> bool:
         found = self._store.mending.look(Decision, record)
         if found is not None and droppable(found[0]):
@@ -117,9 +111,6 @@ class DamageRepairs:
         # What was accepted stays, whatever else of it can't be read.
         return self._store.mending.mend_end(damage, document)
 
-    def _restore_task(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
-        return of_each([finding.record for finding in findings], self._make_again)
-
     def _make_again(self, record: str) -> bool:
         """By its parent's decision applied again. Cut off in between it is missing, and found so."""
         parents = self._store.decisions.parents([record])
@@ -129,18 +120,12 @@ class DamageRepairs:
         self._applying.apply([parents[record]])
         return True
 
-    def _replace_graph(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
-        return of_each([finding.record for finding in findings], self._rebuild)
-
     def _rebuild(self, process_id: str) -> bool:
         """Cut off in between it is missing, and found so."""
         found = self._store.mending.look(Graph, process_id)
         if found is None or not self._store.mending.remove(*found):
             return False
         return bool(rebuild_graphs(self._resources, [process_id]))
-
-    def _remake_graph(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
-        return of_each([finding.record for finding in findings], self._remake)
 
     def _remake(self, process_id: str) -> bool:
         try:
@@ -151,11 +136,6 @@ class DamageRepairs:
                 raise
         self._store.graphs.look_soon(process_id, self._soon)
         return False
-
-    def _set_epoch(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
-        return of_each(
-            [finding.record for finding in findings], lambda key: bool(self._store.corrections.set_epoch(key))
-        )
 
     def _set_time(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
         processes = dict.fromkeys(f.record for f in findings if f.decision is None)

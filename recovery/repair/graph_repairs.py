@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from recovery.engine import Resources, enqueue, rebuild_graphs
 from recovery.records import DecisionState, Graph
 from recovery.records.ids import record_id, split_record_id
-from recovery.repair.changed import Changed, of_batch, of_records
+from recovery.repair.changed import Action, Changed, of_batch, on_batch
 from recovery.rules import Finding, Repair, Rule, Surroundings, still_to_come
 
 Tasks = dict[str, list[str]]
@@ -24,19 +24,13 @@ class GraphRepairs:
 
     def __init__(self, resources: Resources) -> None:
         self._resources, self._store = resources, resources.store
-        self.actions = {
-            Repair.REBUILD_GRAPH: self._rebuild,
-            Repair.REOPEN: self._reopen,
-            Repair.DROP_LINKS: self._relink,
+        self.actions: dict[Repair, Action] = {
+            Repair.REBUILD_GRAPH: on_batch(lambda ids: rebuild_graphs(resources, ids)),
+            Repair.REOPEN: self._by_portion(self._reopen),
+            Repair.DROP_LINKS: self._by_portion(self._relink),
         }
 
-    def _rebuild(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
-        return of_batch([f.record for f in findings], lambda ids: of_records(rebuild_graphs(self._resources, ids)))
-
-    def _reopen(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
-        return self._by_portion(findings, self._reopen_page)
-
-    def _reopen_page(self, found: Tasks) -> Changed:
+    def _reopen(self, found: Tasks) -> Changed:
         graphs = self._store.graphs.get_many(found)
         keys = _keys(found)
         states = self._store.decisions.states(keys)  # after the graphs: these can't have been finished by then
@@ -55,10 +49,7 @@ class GraphRepairs:
         enqueue(self._resources, waiting)
         return changed
 
-    def _relink(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
-        return self._by_portion(findings, self._relink_page)
-
-    def _relink_page(self, found: Tasks) -> Changed:
+    def _relink(self, found: Tasks) -> Changed:
         """A link to a task that promised its children's values is one to those children, where they are open."""
         graphs = self._store.graphs.get_many(found)
         changed, ready = Changed(), []
@@ -80,17 +71,21 @@ class GraphRepairs:
         enqueue(self._resources, ready)
         return changed
 
-    def _by_portion(self, findings: Sequence[Finding], step: Callable[[Tasks], Changed]) -> Changed:
-        """Take a step for all that was found, for so many processes at once as may be held in memory."""
-        found: Tasks = defaultdict(list)
-        for finding in findings:
-            process_id, task = split_record_id(finding.record)
-            found[process_id].append(task)
-        portions = self._store.portions(found)
-        changed = Changed()
-        for portion in portions:
-            changed += of_batch(portion, lambda some: step({key: found[key] for key in some}))
-        return changed
+    def _by_portion(self, step: Callable[[Tasks], Changed]) -> Action:
+        """Return an action that takes a step for all that was found, for as many processes at once as may be held in
+        memory."""
+
+        def act(_rule: Rule, findings: Sequence[Finding], _around: Surroundings) -> Changed:
+            found: Tasks = defaultdict(list)
+            for finding in findings:
+                process_id, task = split_record_id(finding.record)
+                found[process_id].append(task)
+            changed = Changed()
+            for portion in self._store.portions(found):
+                changed += of_batch(portion, lambda some: step({key: found[key] for key in some}))
+            return changed
+
+        return act
 
 
 def _is_free(graph: Graph, task: str, others: Sequence[str]) -> bool:

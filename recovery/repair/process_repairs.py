@@ -21,7 +21,7 @@ from recovery.engine.end.redo import carry_out
 from recovery.metrics.registry import count_ended
 from recovery.records import Decision, DecisionState, ErrorInfo, Process, ProcessState, Task
 from recovery.records.ids import record_id, split_record_id
-from recovery.repair.changed import Changed, of_batch, of_count, of_each, of_records
+from recovery.repair.changed import Action, Changed, of_count, of_each, of_records, on_all, on_batch, on_each
 from recovery.repair.ended_tasks import Applying
 from recovery.retry.codes import PROCESS_TIMEOUT
 from recovery.retry.reasons import UNKNOWN
@@ -36,21 +36,21 @@ class ProcessRepairs:
     def __init__(self, resources: Resources, applying: Applying) -> None:
         self._resources, self._store = resources, resources.store
         self._applying = applying
-        self.actions = {
+        self.actions: dict[Repair, Action] = {
             Repair.STAMP: self._stamp,
-            Repair.ENQUEUE_READY: self._enqueue_ready,
+            Repair.ENQUEUE_READY: on_all(lambda ids: enqueue(resources, ids)),
             Repair.REGISTER_START: self._register_start,
             Repair.FINISH_PROCESS: self._finish_process,
             Repair.RESTORE: self._restore,
             Repair.BREAK: self._break,
-            Repair.FINISH_ABORT: self._finish_abort,
-            Repair.FINISH_REDO: self._finish_redo,
-            Repair.FINISH_REMOVAL: self._finish_removal,
+            Repair.FINISH_ABORT: on_all(lambda ids: finish_abort(resources, ids)),
+            Repair.FINISH_REDO: on_each(lambda key: carry_out(resources, key)),
+            Repair.FINISH_REMOVAL: on_all(lambda ids: finish_removal(resources, ids)),
             Repair.TAKE_OFF_MARK: self._take_off_mark,
             Repair.COUNT_OVERDUE: self._count_overdue,
             Repair.BREAK_OVERDUE: self._break_overdue,
-            Repair.LIST_AGAIN: self._list_again,
-            Repair.WRITE_MARKER: self._write_marker,
+            Repair.LIST_AGAIN: on_each(lambda record: list_again(resources, record)),
+            Repair.WRITE_MARKER: on_batch(lambda ids: mark(resources, ids)),
             Repair.REPORT: self._report,
         }
 
@@ -58,9 +58,6 @@ class ProcessRepairs:
         ids, store = [f.record for f in findings], self._store
         lacking = store.task_deadlines.stamp(ids) + store.processes.stamp(ids) + store.graphs.stamp(ids)
         return of_count(ids, lacking + store.unreachable_deadlines.stamp(ids))
-
-    def _enqueue_ready(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
-        return of_records(enqueue(self._resources, [f.record for f in findings]))
 
     def _register_start(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
         return of_each([f.record for f in findings], lambda key: self._register(key, around))
@@ -134,24 +131,9 @@ class ProcessRepairs:
         # Listed even if another task has just broken it: with that one restarted it would be broken for this one.
         return break_off(self._resources, process, error, restarts=restarts)
 
-    def _finish_abort(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
-        return of_records(finish_abort(self._resources, [f.record for f in findings]))
-
-    def _finish_redo(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
-        return of_each([f.record for f in findings], lambda key: carry_out(self._resources, key))
-
-    def _finish_removal(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
-        return of_records(finish_removal(self._resources, [f.record for f in findings]))
-
     def _take_off_mark(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
         ids = [f.record for f in findings]
         return of_count(ids, take_off_marks(self._resources, ids))
-
-    def _list_again(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
-        return of_each([f.record for f in findings], lambda record: list_again(self._resources, record))
-
-    def _write_marker(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
-        return of_batch([f.record for f in findings], lambda some: of_records(mark(self._resources, some)))
 
     def _report(self, rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
         for finding in findings:

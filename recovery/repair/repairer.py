@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 import prometheus_client
@@ -27,7 +27,7 @@ from recovery.limits import LONGEST
 from recovery.metrics.registry import count_requeued, observe_all
 from recovery.records import Decision
 from recovery.records.ids import new_pass, split_record_id
-from recovery.repair.changed import Changed, Repaired, by_actor, of_records
+from recovery.repair.changed import Action, Changed, Repaired, by_actor, of_records
 from recovery.repair.damage_repairs import DamageRepairs
 from recovery.repair.diagnosis import RedisLoss
 from recovery.repair.ended_tasks import Applying, EndRepairs, count_timeouts, holders_of
@@ -38,8 +38,6 @@ from recovery.rules import Finding, Repair, Rule, Surroundings
 from recovery.store import LOSSES_WITHOUT_DELAY, Queued, batches
 
 log = logging.getLogger(__name__)
-
-Action = Callable[[Rule, Sequence[Finding], Surroundings], Changed]
 
 
 class Repairer:
