@@ -217,6 +217,9 @@ def test_the_database_is_nobodys_but_the_stores() -> None:
     assert wrong == []
 
 
+_FILE = re.compile(r"`((?:recovery|workers|tests|deploy)/[\w/.-]+\.\w+)`")
+
+
 def test_what_is_referred_to_is_in_the_repository() -> None:
     """The order of writes and the invariants stand in docs/records.md, the rules in docs/failure-map.md."""
     sources = [*MODULES, *TEXTS, *(ROOT / "tests").rglob("*.py")]
@@ -224,6 +227,8 @@ def test_what_is_referred_to_is_in_the_repository() -> None:
     assert found == []
     pages = {page for path in MODULES for page in re.findall(r"docs/[\w-]+\.md", path.read_text(encoding="utf-8"))}
     assert [page for page in sorted(pages) if not (ROOT / page).is_file()] == []
+    named = {path for page in TEXTS if page.name != "CHANGELOG.md" for path in _FILE.findall(page.read_text())}
+    assert [path for path in sorted(named) if not (ROOT / path).is_file()] == []
 
 
 def test_a_section_that_is_named_is_one() -> None:
