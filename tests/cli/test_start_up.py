@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from recovery.cli import connection
+from recovery import metrics_folder
 from recovery.cli.main import _unless_half_made, app
 from recovery.cli.on_demand import COMMANDS, build
 from recovery.settings import Settings
@@ -56,7 +56,7 @@ def imported(line: list[str], env: dict[str, str]) -> set[str]:
         "try: main()\n"
         "finally: print(*sys.modules, file=sys.stderr)"
     )
-    clean = {name: value for name, value in environment(env).items() if name != connection.FOLDER}
+    clean = {name: value for name, value in environment(env).items() if name != metrics_folder.MULTIPROC_DIR}
     done = subprocess.run([sys.executable, "-c", source], env=clean, capture_output=True, text=True, cwd=ROOT)
     return set(done.stderr.splitlines()[-1].split())
 

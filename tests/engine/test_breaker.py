@@ -68,7 +68,7 @@ def test_slots_wait_for_a_mongod_that_is_killed(
     slots = [threading.Thread(target=slot) for _ in range(THREADS)]
     # The driver has seen that it is gone. So the first call opens it, long before a wait for a primary is over (20 s);
     # of those that come then none is sent but a trial.
-    wait_until(world.store.decisions.is_away, 30, "the driver to see it")
+    wait_until(world.store.is_away, 30, "the driver to see it")
     slots[0].start()
     wait_until(lambda: server.state is not State.CLOSED, 10, "it to open")
     first = len(sent)
@@ -98,11 +98,11 @@ def test_an_idle_process_knows_by_its_driver(nodes: ReplicaSet, settings: Settin
     """Nobody has asked since it went: the first to ask does not wait for a primary with all the others."""
     ours = load(mongo_uri=nodes.uri, broker_url=settings.broker_url, database="test")
     store = World(ours).store
-    assert not store.decisions.is_away(), "nobody has looked yet"
+    assert not store.is_away(), "nobody has looked yet"
     store.now()
-    assert not store.decisions.is_away()
+    assert not store.is_away()
     nodes.members[0].kill()
-    wait_until(store.decisions.is_away, 30, "the driver to see it")
+    wait_until(store.is_away, 30, "the driver to see it")
     nodes.start()
     store.now()
-    assert not store.decisions.is_away()
+    assert not store.is_away()
