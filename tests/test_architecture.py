@@ -311,6 +311,29 @@ def test_what_tests_import_of_ours_is_there() -> None:
     assert wrong == []
 
 
+def test_what_tests_take_of_our_modules_is_there() -> None:
+    """The same of `module.name`, where the module is imported as a whole."""
+    wrong = []
+    for path in TESTS:
+        modules = {
+            alias.asname or alias.name: f"{node.module}.{alias.name}"
+            for node in ast.walk(tree(path))
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "recovery"
+            for alias in node.names
+            if f"{node.module}.{alias.name}" in NAMES
+        }
+        taken = (
+            one for one in ast.walk(tree(path)) if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name)
+        )
+        wrong += [
+            f"{path.relative_to(ROOT)}: {modules[one.value.id]}.{one.attr}"
+            for one in taken
+            if isinstance(one.value, ast.Name) and one.value.id in modules
+            if not hasattr(importlib.import_module(modules[one.value.id]), one.attr)
+        ]
+    assert wrong == []
+
+
 def lazy_packages() -> list[Path]:
     """Packages that import what they export at its first use."""
     return [path for path in MODULES if path.name == "__init__.py" and "recovery.lazy_imports" in imported(path)]

@@ -14,7 +14,7 @@ from recovery import ProcessBroken, heartbeat
 from recovery.engine.operators.redo import redo_process
 from recovery.errors import ClaimLost
 from recovery.records import DecisionState, Interruption, ProcessState
-from recovery.repair import process_repairs as processes
+from recovery.repair import process_repairs
 from recovery.rules import Rule
 from recovery.store.lifecycle import preferences
 from tests.scan.making import DAY, after_find, overdue, scanner
@@ -157,7 +157,7 @@ def test_a_process_that_is_not_registered_is_not_broken_before_it_is(
         raise AutoReconnect("the primary is gone")
 
     with monkeypatch.context() as cut:
-        cut.setattr(processes, "register", cut_off)
+        cut.setattr(process_repairs, "register", cut_off)
         assert scanner(world, "processes").run_once().looked_at == 1
     assert world.process(process_id).state is ProcessState.RUNNING
     assert world.process(process_id).recovery_time is not None
