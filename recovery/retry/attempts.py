@@ -93,7 +93,7 @@ async def answer(decision: Decision, error: ErrorInfo, found: Classified, terms:
     """What becomes of an attempt of this decision, as it was claimed, that failed at `now` with `error`, which is what
     was `found`. Does not raise: a strategy that does refuses."""
     code, reason = found.code, found.reason
-    if not terms.enabled:
+    if not terms.enabled and not reason.always_retry:
         return Answer(refusal=RetryRefusal.OFF, why="retry is off")
     if not found.is_retriable:
         why = "no catalogue knows it" if code is GENERIC_ERROR else f"{code.name} is {code.error_class}"
@@ -105,7 +105,7 @@ async def answer(decision: Decision, error: ErrorInfo, found: Classified, terms:
         cycle = Cycle(code.number, before.retries, max(0.0, (now - before.since).total_seconds()))
     request = FailedAttempt(
         name=f"{decision.actor} {decision.id} attempt {decision.attempts}",
-        idempotent=terms.idempotent,
+        idempotent=terms.idempotent or found.is_idempotent,
         retry_strategy=terms.strategy or Durable(policy),
         retry_attempts=held.count if held is not None else 0,
         cycle_retries=cycle.retries,

@@ -8,7 +8,7 @@ catalogue knows is GENERIC_ERROR, which is not retriable.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from recovery.errors import InputError
@@ -27,7 +27,11 @@ MAX_GROUPS = 2
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One kind of error. All signs that are given have to be there; of several numbers, labels or statuses one."""
+    """One kind of error. All signs that are given have to be there; of several numbers, labels or statuses one.
+
+    Raises InputError for a retriable code with the reason UNKNOWN, because what is unknown is never retried (RFC 49,
+    'RetryReason').
+    """
 
     code: ErrorCode
     reason: Reason
@@ -37,6 +41,17 @@ class Entry:
     statuses: frozenset[int] = frozenset()
     pattern: str | None = None
     """A regular expression that is searched in the text."""
+    service: str | None = None
+    """The service of a server that has several, as in `Signs.service`."""
+    applies: Callable[[Signs], bool] | None = None
+    """A further condition."""
+
+    def __post_init__(self) -> None:
+        if self.reason is UNKNOWN and self.code.error_class is ErrorClass.RETRIABLE:
+            raise InputError(
+                f"{self.code.name}: its code {self.code.number} is retriable, and its reason UNKNOWN, which is never "
+                "retried; give a reason, such as SERVICE_NOT_AVAILABLE or TIMEOUT_IN_FLIGHT, or a code from 40000 on"
+            )
 
     def matches(self, signs: Signs) -> bool:
         return (
@@ -44,7 +59,9 @@ class Entry:
             and (not self.numbers or signs.number in self.numbers)
             and (not self.labels or not self.labels.isdisjoint(signs.labels))
             and (not self.statuses or signs.status in self.statuses)
+            and (self.service is None or self.service == signs.service)
             and (self.pattern is None or re.search(self.pattern, signs.text) is not None)
+            and (self.applies is None or self.applies(signs))
         )
 
 
@@ -82,7 +99,8 @@ class Catalogue:
         """What these signs are, and the types by which it is known. The error map is asked for what is in no entry."""
         for entry in self.entries:
             if entry.matches(signs):
-                return Classified(entry.code, entry.reason, self.name, signs.retry_after), entry.types
+                found = Classified(entry.code, entry.reason, self.name, signs.retry_after, signs.is_idempotent)
+                return found, entry.types
         mapped = self.error_map
         if mapped is None or signs.number is None or mapped.types.isdisjoint(signs.types):
             return None
@@ -98,10 +116,14 @@ class Classified:
     catalogue: str | None = None
     retry_after: float | None = None
     """Seconds that the server asks to wait."""
+    is_idempotent: bool = False
+    """Whether the error shows that the failed request could not change anything, whatever its task does."""
 
     @property
     def is_retriable(self) -> bool:
-        """Whether waiting can help, whatever the request is."""
+        """Whether waiting can help, whatever the request is. Never for the reason UNKNOWN."""
+        if self.reason is UNKNOWN:
+            return False
         return self.reason.always_retry or self.code.error_class is ErrorClass.RETRIABLE
 
 

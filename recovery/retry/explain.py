@@ -84,11 +84,6 @@ def explain_code(
     for own in OUR_OWN:
         if own.number == number:
             return _by_policy(Classified(own, UNKNOWN), own.text, idempotent, attempt, policy, random)
-    for answer in couchbase.ANSWERS:
-        if answer.code.number == number:
-            return _by_policy(
-                Classified(answer.code, answer.reason), answer.code.text, idempotent, attempt, policy, random
-            )
     reason = SERVICE_RESPONSE_CODE_INDICATED if error_class is ErrorClass.RETRIABLE else UNKNOWN
     found = Classified(ErrorCode(number, "?", "by its range"), reason)
     return _by_policy(
@@ -128,9 +123,6 @@ def _best_effort(found: Classified, idempotent: bool, attempt: int) -> ErrorExpl
         return _answered(
             found, f"{reason.meaning}; it is always retried, by the controlled back-off", controlled_backoff(attempt)
         )
-    if reason is UNKNOWN and idempotent:
-        told = "nobody knows what it is, and it may be sent again, so best effort tries again"
-        return _answered(found, told, exponential(attempt))
     if reason is UNKNOWN:
         return _answered(found, reason.meaning, None)
     if idempotent or reason.allows_non_idempotent_retry:

@@ -123,9 +123,7 @@ HTTP_SERVICE_UNAVAILABLE = Reason(
 HTTP_REQUEST_TIMEOUT = Reason(
     "HTTP_REQUEST_TIMEOUT", True, False, _RESPONSE, "408 or 425: the server did not begin with the request"
 )
-HTTP_GATEWAY = Reason(
-    "HTTP_GATEWAY", False, False, _NETWORK, "502 or 504: a gateway got no good answer from the server behind it"
-)
+HTTP_GATEWAY = Reason("HTTP_GATEWAY", False, False, _NETWORK, "a 5xx after which nobody knows how far the server came")
 
 OURS = (
     TIMEOUT_IN_FLIGHT, RESOURCE_BUSY, WORKER_LOST, NOT_PRIMARY, STATE_CHANGED_IN_FLIGHT, WRITE_CONFLICT,

@@ -1,13 +1,20 @@
-"""What can be seen of an error, without its library: a class is known by its name, with its superclasses. What an error
-carries (a server's code, labels, an HTTP status) is read from where the libraries keep it."""
+"""Reads from an error everything that catalogues look at, without importing the library that raised it.
+
+A class is recognised by the full names of itself and its superclasses. A server's code, labels, HTTP status and the
+like are read from the attributes in which the libraries keep them.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 WRITE_CONCERN_ERRORS = "writeConcernErrors"
 """A label of ours: what MongoDB wrote was not confirmed."""
+RETRY_AFTER = "retry-after"
+"""A label of ours: the HTTP answer says when to ask again."""
 TEXT_END = 5000
 """Characters at each end of an error's text that patterns are searched in: to search a megabyte takes half a second."""
 _SEQUENCES = (set, frozenset, list, tuple)
@@ -27,10 +34,31 @@ class Signs:
     """Of an HTTP answer."""
     retry_after: float | None = None
     """Seconds that the server asks to wait."""
+    service: str | None = None
+    """The service that answered, where a server has several: `kv`, `query` and so on of Couchbase."""
+    operation: str = ""
+    """The operation that failed, where the error names it."""
+    is_idempotent: bool = False
+    """Whether the error shows that the failed request could not change anything."""
+
+
+_COUCHBASE_SERVICES = {
+    "KeyValueErrorContext": "kv",
+    "SubdocumentErrorContext": "kv",
+    "QueryErrorContext": "query",
+    "AnalyticsErrorContext": "analytics",
+    "SearchErrorContext": "search",
+    "ViewErrorContext": "view",
+    "ManagementErrorContext": "manager",
+}
+"""Services by the class of the context that Couchbase's SDK attaches to its errors."""
 
 
 def signs_of(error: BaseException) -> Signs:
     """Return what can be seen of an error. Does not raise, whatever the error's class does when it is asked."""
+    context = _get(error, "error_context")
+    if (service := _COUCHBASE_SERVICES.get(type(context).__name__)) is not None:
+        return _of_couchbase(error, context, service)
     response = _get(error, "response")
     status = next(
         (
@@ -43,7 +71,7 @@ def signs_of(error: BaseException) -> Signs:
         ),
         None,
     )
-    types = tuple(f"{one.__module__}.{one.__qualname__}" for one in type(error).__mro__[:-1])
+    types = _types(error)
     code = _get(error, "code")
     failed, answered, unconfirmed = _of_details(_get(error, "details"))
     number = next((one for one in (failed, _get(error, "errno"), code, answered) if type(one) is int), None)
@@ -53,7 +81,64 @@ def signs_of(error: BaseException) -> Signs:
         said.add(WRITE_CONCERN_ERRORS)
     asked = (_retry_after(_get(thing, "headers")) for thing in (response, error))
     retry_after = next((seconds for seconds in asked if seconds is not None), None)
+    if retry_after is not None:
+        said.add(RETRY_AFTER)
     return Signs(types, _text(error), number, frozenset(said), status, retry_after)
+
+
+def _types(error: BaseException) -> tuple[str, ...]:
+    return tuple(f"{cls.__module__}.{cls.__qualname__}" for cls in type(error).__mro__[:-1])
+
+
+def _of_couchbase(error: BaseException, context: Any, service: str) -> Signs:
+    """Return the signs of an error of Couchbase's SDK, which are in its context.
+
+    The labels are the reasons for which the SDK itself has retried, named as in RFC 49, and the attributes that the
+    server's error map has for the status.
+    """
+    held = _mapping(_get(context, "_base"))
+    number = held.get("status_code") if service == "kv" else held.get("first_error_code")
+    status = held.get("http_status")
+    body = [held.get(key) for key in ("first_error_message", "http_body", "content")]
+    text = "\n".join([*(part for part in body if isinstance(part, str)), _text(error)])
+    return Signs(
+        types=_types(error),
+        text=_ends(text),
+        number=number if type(number) is int else None,
+        labels=frozenset(_couchbase_labels(held)),
+        status=status if _is_status(status) else None,
+        service=service,
+        is_idempotent=_is_read_only(service, held),
+    )
+
+
+def _couchbase_labels(held: Mapping[str, Any]) -> set[str]:
+    reasons = held.get("retry_reasons")
+    names = reasons if isinstance(reasons, _SEQUENCES) else ()
+    labels = {name.upper().replace("KEY_VALUE_", "KV_") for name in names if isinstance(name, str)}
+    attributes = _mapping(held.get("error_map_info")).get("attributes")
+    if isinstance(attributes, _SEQUENCES):
+        labels |= {name.replace("_", "-") for name in attributes if isinstance(name, str)}
+    return labels
+
+
+def _is_read_only(service: str, held: Mapping[str, Any]) -> bool:
+    """Return whether the request is in RFC 49's 'Idempotent Operation List', as far as the context shows it."""
+    match service:
+        case "search" | "view":
+            return True
+        case "manager":
+            return str(held.get("method", "")).upper() == "GET"
+        case "query" | "analytics":
+            try:
+                return _mapping(json.loads(str(held.get("parameters")))).get("readonly") is True
+            except (ValueError, RecursionError):
+                return False
+    return False
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _status_of_botocore(response: Any) -> Any:
@@ -91,10 +176,13 @@ def _get(thing: Any, name: str) -> Any:
 def _text(error: BaseException) -> str:
     """Return the beginning and the end of an error's text: libraries name the kind of an error in one of them."""
     try:
-        text = str(error)
-        return text if len(text) <= 2 * TEXT_END else f"{text[:TEXT_END]}\n{text[-TEXT_END:]}"
+        return _ends(str(error))
     except BaseException:  # its own __str__
         return ""
+
+
+def _ends(text: str) -> str:
+    return text if len(text) <= 2 * TEXT_END else f"{text[:TEXT_END]}\n{text[-TEXT_END:]}"
 
 
 def _retry_after(headers: Any) -> float | None:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from recovery.errors import InputError
 from recovery.records import given
 from recovery.retry.policy import DEFAULT, Backoff
-from recovery.retry.reasons import Reason
+from recovery.retry.reasons import UNKNOWN, Reason
 
 LEAST, MOST = 0.001, 0.5
 """Seconds: the bounds of the best effort's delay (RFC 49, 'Best Effort')."""
@@ -122,8 +122,12 @@ def exponential(retries: int) -> float:
 
 
 def may_be_sent_again(request: Request, reason: Reason) -> bool:
-    """Whether a retry can do no harm."""
-    return request.idempotent or reason.allows_non_idempotent_retry
+    """Return whether a retry can do no harm.
+
+    Never for UNKNOWN, not even of an idempotent request: so says the text of RFC 49 ('RetryReason'). Its reference code
+    of best effort differs.
+    """
+    return reason is not UNKNOWN and (request.idempotent or reason.allows_non_idempotent_retry)
 
 
 @dataclass(frozen=True, slots=True)

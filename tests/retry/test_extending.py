@@ -102,9 +102,15 @@ def test_what_can_not_be_is_an_error_and_adds_nothing(given: tuple[object, ...],
 
 def test_the_same_class_twice_is_an_error() -> None:
     app = Recovery()
-    app.classifies(27001)(Closed)
+    app.classifies(27001, "RESOURCE_BUSY")(Closed)
     with pytest.raises(InputError, match=r"two catalogues are named 'tests.retry.test_extending.Closed'"):
-        app.classifies(27002)(Closed)
+        app.classifies(27002, "RESOURCE_BUSY")(Closed)
+
+
+def test_a_retriable_code_without_a_reason_is_an_error() -> None:
+    with pytest.raises(InputError, match="CLOSED: its code 27502 is retriable, and its reason UNKNOWN, which is never"):
+        Recovery().classifies(27502)(Closed)
+    Recovery().classifies(47502)(Closed)  # is not retried, and needs none
 
 
 def test_an_installed_distribution_is_asked(install: Install) -> None:
@@ -158,9 +164,9 @@ def test_the_text_of_a_class_is_what_is_given_else_its_first_line_else_its_name(
     def text_of(catalogue: Catalogue) -> str:
         return catalogue.entries[0].code.text
 
-    assert text_of(of_class(Documented, 27001, text="Given")) == "Given"
-    assert text_of(of_class(Documented, 27001)) == "The first line."
-    assert text_of(of_class(Closed, 27001)) == "a Closed"
+    assert text_of(of_class(Documented, 47001, text="Given")) == "Given"
+    assert text_of(of_class(Documented, 47001)) == "The first line."
+    assert text_of(of_class(Closed, 47001)) == "a Closed"
 
 
 SHOP = """

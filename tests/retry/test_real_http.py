@@ -29,7 +29,7 @@ RELEASED = threading.Event()
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers `/503` with 503, and so on, or misbehaves as its path says."""
+    """Answers `/503` with 503, `/503-later` with Retry-After, or misbehaves as its path says."""
 
     def do_GET(self) -> None:
         what = self.path.strip("/")
@@ -48,8 +48,10 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
             self.connection.shutdown(socket.SHUT_RDWR)
         else:
-            self.send_response(int(what))
-            self.send_header("Retry-After", "2")
+            status, _, later = what.partition("-")
+            self.send_response(int(status))
+            if later:
+                self.send_header("Retry-After", "2")
             self.send_header("Content-Length", "0")
             self.end_headers()
         self.close_connection = True
@@ -144,19 +146,22 @@ def raising(request: pytest.FixtureRequest) -> Get:
 
 
 STATUSES = {
-    429: Outcome.passes("HTTP_429", "HTTP_TOO_MANY_REQUESTS"),
-    503: Outcome.passes("HTTP_503", "HTTP_SERVICE_UNAVAILABLE"),
-    408: Outcome.passes("HTTP_408_OR_425", "HTTP_REQUEST_TIMEOUT"),
-    502: Outcome.in_flight("HTTP_502_OR_504", "HTTP_GATEWAY"),
-    404: Outcome.stays("HTTP_4XX"),
-    401: Outcome.stays("HTTP_4XX"),
-    500: Outcome.stays("HTTP_5XX"),
+    "429": Outcome.passes("HTTP_429", "HTTP_TOO_MANY_REQUESTS"),
+    "429-later": Outcome.passes("HTTP_429", "HTTP_TOO_MANY_REQUESTS"),
+    "503": Outcome.passes("HTTP_503", "HTTP_SERVICE_UNAVAILABLE"),
+    "408": Outcome.passes("HTTP_408_OR_425", "HTTP_REQUEST_TIMEOUT"),
+    "502": Outcome.in_flight("HTTP_502_OR_504", "HTTP_GATEWAY"),
+    "403-later": Outcome.passes("HTTP_RETRY_AFTER", "SERVICE_RESPONSE_CODE_INDICATED"),
+    "500-later": Outcome.in_flight("HTTP_5XX_RETRY_AFTER", "HTTP_GATEWAY"),
+    "404": Outcome.stays("HTTP_4XX"),
+    "401": Outcome.stays("HTTP_4XX"),
+    "500": Outcome.stays("HTTP_5XX"),
 }
 
 
-@pytest.mark.parametrize("status", STATUSES)
-def test_an_answer(server: str, raising: Get, status: int) -> None:
-    assert outcome(caught(lambda: raising(f"{server}/{status}"))) == STATUSES[status]
+@pytest.mark.parametrize("path", STATUSES)
+def test_an_answer(server: str, raising: Get, path: str) -> None:
+    assert outcome(caught(lambda: raising(f"{server}/{path}"))) == STATUSES[path]
 
 
 @pytest.mark.parametrize(
@@ -201,7 +206,7 @@ def test_what_the_server_asks_to_wait_is_waited(server: str, raising: Get) -> No
         left = [503, 429]
 
         def step() -> object:
-            return raising(f"{server}/{left.pop()}") if left else "done"
+            return raising(f"{server}/{left.pop()}-later") if left else "done"
 
         try:
             assert call(step, ServerCall("ask", BestEffort(), **options), wait=waited.append) == "done"

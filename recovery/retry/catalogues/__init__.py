@@ -18,6 +18,7 @@ from typing import Any
 from recovery.errors import InputError, SettingsError
 from recovery.records import given
 from recovery.retry.catalogue import Catalogue, Catalogues, Entry
+from recovery.retry.catalogues.couchbase import COUCHBASE
 from recovery.retry.catalogues.hive_replication import HIVE_REPLICATION
 from recovery.retry.catalogues.http import HTTP
 from recovery.retry.catalogues.mongodb import MONGODB
@@ -26,7 +27,7 @@ from recovery.retry.catalogues.redis import REDIS
 from recovery.retry.codes import ErrorCode
 from recovery.retry.reasons import UNKNOWN, Reason, reason_of
 
-SHIPPED: tuple[Catalogue, ...] = (PYTHON, MONGODB, REDIS, HTTP, HIVE_REPLICATION, OWN)
+SHIPPED: tuple[Catalogue, ...] = (PYTHON, MONGODB, REDIS, HTTP, COUCHBASE, HIVE_REPLICATION, OWN)
 GROUP = "recovery.catalogues"
 
 

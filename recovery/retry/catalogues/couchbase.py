@@ -1,14 +1,20 @@
-"""Couchbase's answers (RFC 49, 'Response Code Retry List') and which of its operations are idempotent ('Idempotent
-Operation List'). What is not in the list is not tried again, unless the server's error map says that it may be."""
+"""Errors of Couchbase: which of its answers may be retried, and which of its operations are idempotent.
+
+The lists are those of RFC 49, 'Response Code Retry List' and 'Idempotent Operation List'.
+
+An error of the SDK (the package `couchbase`) is recognised by its context first: the service, the status, the operation
+and the text of the answer. Then by the reasons for which the SDK itself had retried before it gave up, and last by its
+class. An answer that is not in the list is not retried, unless the server's error map says that it may be. Codes from
+26001 on; from 46001 on what waiting does not cure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from recovery.errors import InputError
 from recovery.records import given
-from recovery.retry.catalogue import UNCLASSIFIED, Classified
+from recovery.retry.catalogue import UNCLASSIFIED, Catalogue, Classified, Entry
 from recovery.retry.codes import ErrorCode
 from recovery.retry.reasons import (
     ANALYTICS_TEMPORARY_FAILURE,
@@ -19,80 +25,167 @@ from recovery.retry.reasons import (
     KV_SYNC_WRITE_IN_PROGRESS,
     KV_SYNC_WRITE_RE_COMMIT_IN_PROGRESS,
     KV_TEMPORARY_FAILURE,
+    NODE_NOT_AVAILABLE,
     QUERY_INDEX_NOT_FOUND,
     QUERY_PREPARED_STATEMENT_FAILURE,
+    RFC_49,
     SEARCH_TOO_MANY_REQUESTS,
+    SERVER_OVERLOADED,
+    SERVICE_NOT_AVAILABLE,
+    SOCKET_CLOSED_WHILE_IN_FLIGHT,
+    SOCKET_NOT_AVAILABLE,
+    TIMEOUT_IN_FLIGHT,
+    UNKNOWN,
     VIEWS_NO_ACTIVE_PARTITION,
     VIEWS_TEMPORARY_FAILURE,
     Reason,
 )
+from recovery.retry.signs import Signs
 
 NAME = "couchbase"
 SERVICES = ("kv", "query", "analytics", "search", "view")
-
-Applies = Callable[[str, str], bool]
-"""Whether an answer counts, by the operation and by its text."""
-
-
-def _always(_operation: str, _text: str) -> bool:
-    return True
+_BY_HTTP_STATUS = ("search", "view")
+"""Services whose answers the list names by their HTTP status; the others have codes of their own."""
 
 
-@dataclass(frozen=True, slots=True)
-class CouchbaseAnswer:
-    """One line of the RFC's list."""
-
-    service: str
-    statuses: frozenset[int]
-    reason: Reason
-    code: ErrorCode
-    applies: Applies = _always
+def _classes(*names: str) -> frozenset[str]:
+    return frozenset(f"couchbase.exceptions.{name}" for name in names)
 
 
-def _not_of(*operations: str) -> Applies:
-    """Of all messages but these, and none of DCP's."""
-    return lambda operation, _: operation not in operations and not operation.startswith("dcp")
+_ANY = _classes("CouchbaseException")
 
 
-def _missing(_operation: str, text: str) -> bool:
-    return '"reason":"missing"' in text
+def _code_of(number: int, reason: Reason) -> ErrorCode:
+    return ErrorCode(number, f"COUCHBASE_{reason.name}", f"Couchbase: {reason.meaning}")
 
 
-def _passes(_operation: str, text: str) -> bool:
-    """Whether a view's 500 may pass: not where there is no such view, or the request is wrong."""
+CODES = {
+    reason: _code_of(26001 + place, reason)
+    for place, reason in enumerate(
+        (
+            KV_NOT_MY_VBUCKET,
+            KV_COLLECTION_OUTDATED,
+            KV_LOCKED,
+            KV_TEMPORARY_FAILURE,
+            KV_SYNC_WRITE_IN_PROGRESS,
+            KV_SYNC_WRITE_RE_COMMIT_IN_PROGRESS,
+            QUERY_PREPARED_STATEMENT_FAILURE,
+            QUERY_INDEX_NOT_FOUND,
+            ANALYTICS_TEMPORARY_FAILURE,
+            SEARCH_TOO_MANY_REQUESTS,
+            VIEWS_NO_ACTIVE_PARTITION,
+            VIEWS_TEMPORARY_FAILURE,
+        )
+    )
+}
+"""Codes 26001 to 26012, by the reasons in the list of response codes."""
+ERROR_MAP = ErrorCode(26013, "COUCHBASE_KV_ERROR_MAP", "Couchbase: the error map says that it may be tried again")
+AMBIGUOUS = ErrorCode(26014, "COUCHBASE_AMBIGUOUS", "Couchbase did not answer in time, and may have done it")
+NOT_DONE = ErrorCode(26015, "COUCHBASE_TIMED_OUT", "Couchbase did not answer in time, and has changed nothing")
+CANCELED = ErrorCode(26016, "COUCHBASE_CANCELED", "The connection to Couchbase was lost while it was used")
+NO_SERVICE = ErrorCode(26017, "COUCHBASE_SERVICE_UNAVAILABLE", "No node of Couchbase offers this service now")
+NO_SOCKET = ErrorCode(26018, "COUCHBASE_NO_CONNECTION", "There is no connection to Couchbase")
+RATE_LIMITED = ErrorCode(26019, "COUCHBASE_RATE_LIMITED", "Couchbase asks for fewer requests")
+RETRIED = ErrorCode(26020, "COUCHBASE_RETRIED_IN_VAIN", "The SDK of Couchbase has retried until its own timeout")
+DENIED = ErrorCode(46001, "COUCHBASE_DENIED", "Couchbase does not know this user, or does not let it do this")
+REFUSED = ErrorCode(46002, "COUCHBASE_REFUSED", "Couchbase refuses this whenever it is asked")
+
+
+def _not_of(*operations: str) -> Callable[[Signs], bool]:
+    """Return whether an operation is none of these, and none of DCP's."""
+    return lambda signs: signs.operation not in operations and not signs.operation.startswith("dcp")
+
+
+def _is_missing(signs: Signs) -> bool:
+    return '"reason":"missing"' in signs.text
+
+
+def _may_pass(signs: Signs) -> bool:
+    """Return whether a view's 500 may pass: it does not if the view is missing, or the request wrong."""
+    text = signs.text
     return not ("error" in text and ("{not_found, missing_named_view}" in text or '"badarg"' in text))
 
 
-def _answer(
-    number: int, service: str, statuses: set[int], reason: Reason, applies: Applies = _always
-) -> CouchbaseAnswer:
-    code = ErrorCode(number, f"COUCHBASE_{reason.name}", f"Couchbase: {reason.meaning}")
-    return CouchbaseAnswer(service, frozenset(statuses), reason, code, applies)
+def _answer(service: str, statuses: set[int], reason: Reason, applies: Callable[[Signs], bool] | None = None) -> Entry:
+    """Return a line of the RFC's list."""
+    held = frozenset(statuses)
+    by_status = service in _BY_HTTP_STATUS
+    return Entry(
+        CODES[reason],
+        reason,
+        types=_ANY,
+        service=service,
+        statuses=held if by_status else frozenset(),
+        numbers=frozenset() if by_status else held,
+        applies=applies,
+    )
+
+
+def _retried_for(reason: Reason) -> Entry:
+    """Return the entry of a request that changed nothing, and that the SDK has retried for this reason in vain."""
+    code = CODES.get(reason, ERROR_MAP if reason is KV_ERROR_MAP_RETRY_INDICATED else RETRIED)
+    return Entry(code, reason, types=_classes("UnAmbiguousTimeoutException"), labels=frozenset({reason.name}))
 
 
 _VIEW_STATUSES = {300, 301, 302, 303, 307, 401, 408, 409, 412, 416, 417, 501, 502, 503, 504}
 
-ANSWERS: tuple[CouchbaseAnswer, ...] = (
-    _answer(26001, "kv", {0x07}, KV_NOT_MY_VBUCKET, _not_of()),
-    # GetCollectionID gets it where there is no such collection.
-    _answer(26002, "kv", {0x88}, KV_COLLECTION_OUTDATED, _not_of("get_collection_id")),
+ANSWERS: tuple[Entry, ...] = (
+    _answer("kv", {0x07}, KV_NOT_MY_VBUCKET, _not_of()),
+    # GetCollectionID gets it if the collection does not exist.
+    _answer("kv", {0x88}, KV_COLLECTION_OUTDATED, _not_of("get_collection_id")),
     # Of an unlock it means another CAS, and is for the user.
-    _answer(26003, "kv", {0x09}, KV_LOCKED, _not_of("unlock")),
-    _answer(26004, "kv", {0x86}, KV_TEMPORARY_FAILURE, _not_of()),
-    _answer(26005, "kv", {0xA2}, KV_SYNC_WRITE_IN_PROGRESS, _not_of()),
-    _answer(26006, "kv", {0xA4}, KV_SYNC_WRITE_RE_COMMIT_IN_PROGRESS, _not_of()),
-    _answer(26007, "query", {4040, 4050, 4070}, QUERY_PREPARED_STATEMENT_FAILURE),
-    _answer(26008, "query", {5000}, QUERY_INDEX_NOT_FOUND, lambda _, text: "queryport.indexNotFound" in text),
-    _answer(26009, "analytics", {23000, 23003, 23007}, ANALYTICS_TEMPORARY_FAILURE),
-    _answer(26010, "search", {429}, SEARCH_TOO_MANY_REQUESTS),
-    # 302 stands in the list twice; who always retries comes first.
-    _answer(26011, "view", {302}, VIEWS_NO_ACTIVE_PARTITION),
-    _answer(26012, "view", _VIEW_STATUSES, VIEWS_TEMPORARY_FAILURE),
-    _answer(26012, "view", {404}, VIEWS_TEMPORARY_FAILURE, _missing),
-    _answer(26012, "view", {500}, VIEWS_TEMPORARY_FAILURE, _passes),
+    _answer("kv", {0x09}, KV_LOCKED, _not_of("unlock")),
+    _answer("kv", {0x86}, KV_TEMPORARY_FAILURE, _not_of()),
+    _answer("kv", {0xA2}, KV_SYNC_WRITE_IN_PROGRESS, _not_of()),
+    _answer("kv", {0xA4}, KV_SYNC_WRITE_RE_COMMIT_IN_PROGRESS, _not_of()),
+    _answer("query", {4040, 4050, 4070}, QUERY_PREPARED_STATEMENT_FAILURE),
+    _answer("query", {5000}, QUERY_INDEX_NOT_FOUND, lambda signs: "queryport.indexNotFound" in signs.text),
+    _answer("analytics", {23000, 23003, 23007}, ANALYTICS_TEMPORARY_FAILURE),
+    _answer("search", {429}, SEARCH_TOO_MANY_REQUESTS),
+    # 302 stands in the list twice; the reason that is always retried comes first.
+    _answer("view", {302}, VIEWS_NO_ACTIVE_PARTITION),
+    _answer("view", _VIEW_STATUSES, VIEWS_TEMPORARY_FAILURE),
+    _answer("view", {404}, VIEWS_TEMPORARY_FAILURE, _is_missing),
+    _answer("view", {500}, VIEWS_TEMPORARY_FAILURE, _may_pass),
 )
+"""The RFC's list of response codes."""
 
-_ERROR_MAP = ErrorCode(26013, "COUCHBASE_KV_ERROR_MAP", "Couchbase: the error map says that it may be tried again")
+_KNOWN_STATUSES = frozenset(number for answer in ANSWERS if answer.service == "kv" for number in answer.numbers)
+
+COUCHBASE = Catalogue(
+    NAME,
+    (
+        *ANSWERS,
+        # The error map is for statuses that are not in the list.
+        Entry(REFUSED, UNKNOWN, types=_ANY, service="kv", numbers=_KNOWN_STATUSES),
+        Entry(
+            ERROR_MAP,
+            KV_ERROR_MAP_RETRY_INDICATED,
+            types=_ANY,
+            service="kv",
+            labels=frozenset({"retry-now", "retry-later"}),
+            applies=_not_of(),
+        ),
+        *map(_retried_for, (reason for reason in RFC_49 if reason is not UNKNOWN)),
+        Entry(AMBIGUOUS, TIMEOUT_IN_FLIGHT, types=_classes("AmbiguousTimeoutException")),
+        Entry(AMBIGUOUS, TIMEOUT_IN_FLIGHT, types=_classes("DurabilitySyncWriteAmbiguousException")),
+        Entry(AMBIGUOUS, TIMEOUT_IN_FLIGHT, types=_classes("TransactionCommitAmbiguous")),
+        Entry(NOT_DONE, NODE_NOT_AVAILABLE, types=_classes("UnAmbiguousTimeoutException")),
+        Entry(CODES[KV_TEMPORARY_FAILURE], KV_TEMPORARY_FAILURE, types=_classes("TemporaryFailException")),
+        Entry(CODES[KV_LOCKED], KV_LOCKED, types=_classes("DocumentLockedException")),
+        Entry(
+            CODES[KV_SYNC_WRITE_IN_PROGRESS],
+            KV_SYNC_WRITE_IN_PROGRESS,
+            types=_classes("DurabilitySyncWriteInProgressException"),
+        ),
+        Entry(CANCELED, SOCKET_CLOSED_WHILE_IN_FLIGHT, types=_classes("RequestCanceledException")),
+        Entry(NO_SERVICE, SERVICE_NOT_AVAILABLE, types=_classes("ServiceUnavailableException")),
+        Entry(NO_SOCKET, SOCKET_NOT_AVAILABLE, types=_classes("MissingConnectionException")),
+        Entry(RATE_LIMITED, SERVER_OVERLOADED, types=_classes("RateLimitedException")),
+        Entry(DENIED, UNKNOWN, types=_classes("AuthenticationException")),
+        Entry(REFUSED, UNKNOWN, types=_ANY),
+    ),
+)
 
 IDEMPOTENT: dict[str, frozenset[str]] = {
     "kv": frozenset(
@@ -102,30 +195,53 @@ IDEMPOTENT: dict[str, frozenset[str]] = {
         }
     ),
 }
-"""Operations of the key-value service that are; not get-and-lock and get-and-touch."""
+"""Idempotent operations of the key-value service. Get-and-lock and get-and-touch are not."""
 
 
 def response(
     service: str, status: int, *, operation: str = "", text: str = "", error_map_retry: bool | None = None
 ) -> Classified:
-    """What an answer of Couchbase is. `error_map_retry`: what the error map says of a key-value status that is not
-    known, if it says something. Raises InputError for a service that there is not."""
+    """Return what an answer of Couchbase is, without an error of the SDK.
+
+    Args:
+        service: One of SERVICES.
+        status: The status of the key-value service, the error code of a query, or the HTTP status.
+        operation: The operation that was answered, as in IDEMPOTENT.
+        text: The answer's text.
+        error_map_retry: Whether the server's error map indicates a retry for a key-value status that is not in the
+            list; None if it has no entry.
+
+    Raises:
+        InputError: There is no such service.
+    """
     if service not in SERVICES:
         raise InputError(f"Couchbase has no service {given.shown(service)}; there are: {', '.join(SERVICES)}")
-    for answer in ANSWERS:
-        if answer.service == service and status in answer.statuses:
-            if answer.applies(operation, text):
-                return Classified(answer.code, answer.reason, NAME)
-            if service == "kv":  # known, and not to be tried again
-                return UNCLASSIFIED
-    if service == "kv" and error_map_retry and not operation.startswith("dcp"):
-        return Classified(_ERROR_MAP, KV_ERROR_MAP_RETRY_INDICATED, NAME)
-    return UNCLASSIFIED
+    by_status = service in _BY_HTTP_STATUS
+    signs = Signs(
+        types=tuple(_ANY),
+        text=text,
+        number=None if by_status else status,
+        labels=frozenset({"retry-later"} if error_map_retry else ()),
+        status=status if by_status else None,
+        service=service,
+        operation=operation,
+    )
+    found = COUCHBASE.find(signs)
+    return UNCLASSIFIED if found is None or found[0].code is REFUSED else found[0]
 
 
 def is_idempotent(service: str, operation: str = "", *, read_only: bool = False, method: str = "") -> bool:
-    """Whether an operation is in the RFC's list; all others are not. `method` is that of a call to the cluster manager
-    or a management API (`manager`)."""
+    """Return whether an operation is in the RFC's list; all others are not.
+
+    Args:
+        service: One of SERVICES, or `manager` for the cluster manager and the management APIs.
+        operation: An operation of the key-value service.
+        read_only: The property of a query, or of an analytics query.
+        method: The HTTP method of a call to the manager.
+
+    Raises:
+        InputError: There is no such service.
+    """
     match service:
         case "kv":
             return operation in IDEMPOTENT["kv"]

@@ -14,11 +14,13 @@ from recovery.retry.reasons import (
     HTTP_SERVICE_UNAVAILABLE,
     HTTP_TOO_MANY_REQUESTS,
     NODE_NOT_AVAILABLE,
+    SERVICE_RESPONSE_CODE_INDICATED,
     SOCKET_CLOSED_WHILE_IN_FLIGHT,
     SOCKET_NOT_AVAILABLE,
     TIMEOUT_IN_FLIGHT,
     UNKNOWN,
 )
+from recovery.retry.signs import RETRY_AFTER
 
 TOO_MANY = ErrorCode(24001, "HTTP_429", "The server asks for fewer requests")
 UNAVAILABLE = ErrorCode(24002, "HTTP_503", "The server can't take the request now")
@@ -28,6 +30,8 @@ UNREACHABLE = ErrorCode(24005, "HTTP_UNREACHABLE", "The server can't be reached"
 LOST = ErrorCode(24006, "HTTP_CONNECTION_LOST", "The connection was lost before the answer was there")
 TIMED_OUT = ErrorCode(24007, "HTTP_TIMED_OUT", "No answer came in time")
 NO_SOCKET = ErrorCode(24008, "HTTP_NO_CONNECTION", "No connection was free in time")
+RETRY_LATER = ErrorCode(24009, "HTTP_RETRY_AFTER", "The server refuses the request now, and says when to ask again")
+FAILED_FOR_NOW = ErrorCode(24010, "HTTP_5XX_RETRY_AFTER", "The server failed at it, and says when to ask again")
 CLIENT_ERROR = ErrorCode(44001, "HTTP_4XX", "The server refuses this request whenever it gets it")
 SERVER_ERROR = ErrorCode(44002, "HTTP_5XX", "The server failed at it, and nobody knows how far it came")
 
@@ -38,6 +42,15 @@ HTTP = Catalogue(
         Entry(UNAVAILABLE, HTTP_SERVICE_UNAVAILABLE, statuses=frozenset({503})),
         Entry(NOT_BEGUN, HTTP_REQUEST_TIMEOUT, statuses=frozenset({408, 425})),
         Entry(GATEWAY, HTTP_GATEWAY, statuses=frozenset({502, 504})),
+        # Retry-After is the error map of HTTP: some servers limit their clients by 403, or are busy by 409. After a 5xx
+        # the request may have been done.
+        Entry(
+            RETRY_LATER,
+            SERVICE_RESPONSE_CODE_INDICATED,
+            statuses=frozenset(range(300, 500)),
+            labels=frozenset({RETRY_AFTER}),
+        ),
+        Entry(FAILED_FOR_NOW, HTTP_GATEWAY, statuses=frozenset(range(500, 600)), labels=frozenset({RETRY_AFTER})),
         Entry(CLIENT_ERROR, UNKNOWN, statuses=frozenset(range(400, 500))),
         Entry(SERVER_ERROR, UNKNOWN, statuses=frozenset(range(500, 600))),
         # Before a server that can't be reached, and a connection that was lost: these classes are of both.

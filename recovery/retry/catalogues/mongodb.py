@@ -8,6 +8,7 @@ from recovery.retry.reasons import (
     NODE_NOT_AVAILABLE,
     NOT_PRIMARY,
     SERVER_OVERLOADED,
+    SERVICE_RESPONSE_CODE_INDICATED,
     SOCKET_CLOSED_WHILE_IN_FLIGHT,
     SOCKET_NOT_AVAILABLE,
     STATE_CHANGED_IN_FLIGHT,
@@ -26,6 +27,7 @@ TIMED_OUT = ErrorCode(22006, "MONGODB_TIMED_OUT", "MongoDB did not answer, or di
 NOT_CONFIRMED = ErrorCode(22009, "MONGODB_NOT_CONFIRMED", "Written, and a majority did not confirm it yet")
 CONFLICT = ErrorCode(22007, "MONGODB_WRITE_CONFLICT", "Another transaction was first")
 OVERLOADED = ErrorCode(22008, "MONGODB_OVERLOADED", "MongoDB has too much to do, or no room for the moment")
+CURSOR = ErrorCode(22010, "MONGODB_CHANGE_STREAM", "A change stream ended, and can be resumed")
 DENIED = ErrorCode(42001, "MONGODB_DENIED", "MongoDB does not know this user, or does not let it do this")
 INVALID = ErrorCode(42002, "MONGODB_REFUSED", "MongoDB refuses this whenever it is asked")
 
@@ -64,7 +66,11 @@ MONGODB = Catalogue(
         ),
         Entry(LOST, SOCKET_CLOSED_WHILE_IN_FLIGHT, types=frozenset({"pymongo.errors.AutoReconnect"})),
         Entry(CONFLICT, WRITE_CONFLICT, types=_ANY, labels=frozenset({"TransientTransactionError"})),
+        # Of codes that are not known here: what the server's labels indicate, which are its error map.
+        Entry(OVERLOADED, SERVER_OVERLOADED, types=_ANY, labels=frozenset({"SystemOverloadedError"})),
+        Entry(NOT_CONFIRMED, TIMEOUT_IN_FLIGHT, types=_ANY, labels=frozenset({"UnknownTransactionCommitResult"})),
         Entry(LOST, SOCKET_CLOSED_WHILE_IN_FLIGHT, types=_ANY, labels=frozenset({"RetryableWriteError"})),
+        Entry(CURSOR, SERVICE_RESPONSE_CODE_INDICATED, types=_ANY, labels=frozenset({"ResumableChangeStreamError"})),
         Entry(INVALID, UNKNOWN, types=frozenset({"pymongo.errors.OperationFailure"})),
     ),
 )
