@@ -104,6 +104,7 @@ def as_dict(marker: Marker) -> dict[str, Any]:
         "key": marker.key,
         "is_there": marker.cleared_at is None,
         "code": code_of(marker.code),
+        "exhausted": marker.exhausted,
         "class": class_of_error(marker.code),
         "reason": marker.reason,
         "kind": marker.kind,
@@ -145,7 +146,8 @@ def _rows(marker: Marker) -> Iterator[tuple[str, str]]:
     found = as_dict(marker)
     reason = f", reason {marker.reason}" if marker.reason else ""
     yield "error", f"{marker.kind}: {marker.message}"
-    yield "code", f"{found['code']}, {found['class']}{reason}"
+    exhausted = f", retries of {marker.exhausted} exhausted" if marker.exhausted else ""
+    yield "code", f"{found['code']}, {found['class']}{reason}{exhausted}"
     yield "process", marker.process
     if marker.actor and marker.task:
         yield "task", f"{marker.task}, of {marker.actor}"

@@ -134,7 +134,8 @@ def heading(process: Process, characters: int, now: datetime) -> Iterator[Text]:
         yield line(f"error      {process.error.kind}: {without_rule(process.error.message)}{where}", style="red")
         if process.error.code is not None:
             why = f"; not tried again: {process.error.no_retry}" if process.error.no_retry else ""
-            yield line(f"code       {process.error.code}, reason {process.error.reason}{why}")
+            was = f" (retries of {process.error.exhausted} exhausted)" if process.error.exhausted else ""
+            yield line(f"code       {process.error.code}{was}, reason {process.error.reason}{why}")
 
 
 def tree(found: Shown, width: int) -> Tree:

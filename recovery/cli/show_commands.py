@@ -176,6 +176,7 @@ def _error(error: Any) -> dict[str, Any] | None:
         "message": error.message,
         "task": error.task,
         "code": error.code,
+        "exhausted": error.exhausted,
         "class": None if error.code is None else class_of(error.code),
         "reason": error.reason,
         "no_retry": error.no_retry,

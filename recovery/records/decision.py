@@ -28,6 +28,8 @@ class ErrorInfo(Record):
     """Up to 500 characters."""
     code: int | None = None
     """What it is by a catalogue of `retry`; 40000 is what none knows. Absent of what no exception was raised for."""
+    exhausted: int | None = None
+    """The code whose total duration of retries is over. `code` is then RETRIES_EXHAUSTED, which is not retriable."""
     reason: str | None = None
     """The name of its reason, one of `retry.REASONS`."""
     no_retry: str | None = None
@@ -37,6 +39,11 @@ class ErrorInfo(Record):
     stack: str | None = None
     fingerprint: str | None = None
     """What alike errors have in common; see `failure.fingerprint`."""
+
+    @property
+    def first_code(self) -> int | None:
+        """The code of the fault itself, also if its retries are exhausted."""
+        return self.code if self.exhausted is None else self.exhausted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,8 @@ class Interruption(OfTask):
     message: str
     code: int | None = None
     """The error's, by a catalogue of `retry`."""
+    exhausted: int | None = None
+    """As in `ErrorInfo.exhausted`."""
     fingerprint: str
     attempt: int = 0
     restarts: int = 0
@@ -111,6 +113,8 @@ class Marker(Record):
     """What of the type it is for, by the type's key function; None: all of it."""
     code: int | None = None
     """The error's, by a catalogue of `retry`."""
+    exhausted: int | None = None
+    """As in `ErrorInfo.exhausted`."""
     reason: str | None = None
     """The name of the error's reason."""
     kind: str = ""

@@ -70,7 +70,9 @@ WORK_TIMEOUT = ErrorCode(40001, "WORK_TIMEOUT", "Attempts brought no result, and
 TASK_TIMEOUT = ErrorCode(40002, "TASK_TIMEOUT", "The task was not done within its task_timeout")
 PROCESS_TIMEOUT = ErrorCode(40003, "PROCESS_TIMEOUT", "The process was not done within its process_timeout")
 CALL_REFUSED = ErrorCode(40004, "CALL_REFUSED", "No version of the code that live workers have accepts the task's call")
-OUR_OWN = (GENERIC_ERROR, WORK_TIMEOUT, TASK_TIMEOUT, PROCESS_TIMEOUT, CALL_REFUSED)
+RETRIES_EXHAUSTED = ErrorCode(40005, "RETRIES_EXHAUSTED", "The total duration of the error's retries is over")
+"""Of an error that was retriable (Hive: 'after we exhaust the number of retries … these become non-retriable')."""
+OUR_OWN = (GENERIC_ERROR, WORK_TIMEOUT, TASK_TIMEOUT, PROCESS_TIMEOUT, CALL_REFUSED, RETRIES_EXHAUSTED)
 """Codes that stand in no catalogue."""
 
 

@@ -33,8 +33,10 @@ def is_set(plan: Plan) -> bool:
 
 
 def code_of(error: ErrorInfo | None) -> int:
-    """The code of a process's error; what has none is generic."""
-    return GENERIC_ERROR.number if error is None or error.code is None else error.code
+    """Return the code of a process's fault, also if the retries of the instance are exhausted; without one, the generic
+    code."""
+    code = None if error is None else error.first_code
+    return GENERIC_ERROR.number if code is None else code
 
 
 def is_retriable(code: int) -> bool:

@@ -13,12 +13,16 @@ from recovery import Recovery
 from recovery.errors import InputError, ProcessBroken
 from recovery.health import look, repair
 from recovery.records import Decision, DecisionState, ProcessState, RetryState
-from recovery.retry import Backoff, Request, RetryAction
+from recovery.retry import Backoff, ErrorClass, Request, RetryAction
+from recovery.retry.codes import RETRIES_EXHAUSTED
 from recovery.retry.reasons import Reason
 from tests.store import single
 from tests.world import World
 
 SOON = Backoff(initial=0.01, coefficient=1, jitter=(0, 0), maximum=0.01, total=60)
+"""Waited for in the slot."""
+NEXT_SCAN = Backoff(initial=1, coefficient=1, jitter=(0, 0), maximum=1, total=60)
+"""The shortest that is waited for in the record."""
 LATER = Backoff(initial=60, coefficient=2, jitter=(0, 0), maximum=3600, total="24h")
 AWAY = ConnectionRefusedError(111, "away")
 
@@ -64,7 +68,7 @@ def pass_by(world: World, seconds: float) -> None:
 
 
 def test_a_transient_fault_costs_a_delay(world: World) -> None:
-    process_id = start(world, failing(2), retry=SOON)
+    process_id = start(world, failing(2), retry=NEXT_SCAN)
     process = world.bring_to_end(process_id)
     assert process.state is ProcessState.FINISHED
     decision = only(world, process_id)
@@ -157,7 +161,8 @@ def test_retries_end_with_their_total_duration(world: World) -> None:
     process = world.process(process_id)
     assert process.state is ProcessState.BROKEN
     assert process.error is not None
-    assert process.error.code == 21001
+    assert (process.error.code, process.error.exhausted) == (RETRIES_EXHAUSTED.number, 21001)
+    assert RETRIES_EXHAUSTED.error_class is ErrorClass.NOT_RETRIABLE
     assert process.error.no_retry == "its total duration of 150s is over after 2 retries"
     assert only(world, process_id).attempts == 3
 
@@ -173,7 +178,7 @@ def test_switched_off_the_first_error_breaks_the_process(world: World, off: Any)
 
 
 def test_what_is_not_idempotent_is_retried_only_where_the_first_try_did_nothing(world: World) -> None:
-    refused = start(world, failing(1), retry=SOON, idempotent=False)
+    refused = start(world, failing(1), retry=NEXT_SCAN, idempotent=False)
     assert only(world, refused).state is DecisionState.DELAYED
     reset = world.start(world.app.process("reset", idempotent=False)(failing(1, ConnectionResetError(104, "x"))))
     world.pump()

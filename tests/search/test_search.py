@@ -26,6 +26,7 @@ NAMES = st.sampled_from(["a", "ab", "b", "b*"])
 AGES = st.integers(0, 4).map(lambda hours: NOW - hours * HOUR - HOUR / 2)
 LIVE = ("waiting", "delayed", "queued", "working")
 NUMBERS = st.integers(0, 3)
+EXHAUSTED = st.one_of(st.just({}), st.builds(lambda code: {"exhausted": code}, NUMBERS))
 REFUSED: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [{}, *({"attempts": attempts, "refused": {"count": 1, "attempts": 0, "pass": "k"}} for attempts in (0, 1))]
 )
@@ -58,7 +59,7 @@ def databases(draw: st.DrawFn) -> Documents:
                 "message": draw(NAMES),
                 "code": draw(NUMBERS),
                 "fingerprint": draw(NAMES),
-            }
+            } | draw(EXHAUSTED)
         if draw(st.integers(0, 4)):  # now and then one has lost its Process record
             found["processes"].append(process)
         if draw(st.booleans()):
@@ -74,7 +75,7 @@ def databases(draw: st.DrawFn) -> Documents:
             found["decisions"].append(decision)
         if state == "broken" and draw(st.booleans()):
             one = {"_id": f"{key}/t0", "type": process["type"], "actor": draw(NAMES), "kind": draw(NAMES)}
-            one |= {"message": draw(NAMES), "fingerprint": draw(NAMES), "code": draw(NUMBERS)}
+            one |= {"message": draw(NAMES), "fingerprint": draw(NAMES), "code": draw(NUMBERS)} | draw(EXHAUSTED)
             found["interruptions"].append(one)
         if draw(st.booleans()):
             one = {"_id": f"1/{key}", "operation": 1, "process": key, "state": "found"}
@@ -171,8 +172,11 @@ def _messages(part: str) -> Holds:
 
 
 def _codes(sign: str, number: int) -> Holds:
-    own = any_of("processes", lambda one: "error" in one and SIGNS[sign](one["error"]["code"], number))
-    listed = any_of("interruptions", lambda one: SIGNS[sign](one["code"], number))
+    def has(error: dict[str, Any]) -> bool:
+        return any(SIGNS[sign](error[name], number) for name in ("code", "exhausted") if name in error)
+
+    own = any_of("processes", lambda one: "error" in one and has(one["error"]))
+    listed = any_of("interruptions", has)
     return lambda process, documents: own(process, documents) or listed(process, documents)
 
 

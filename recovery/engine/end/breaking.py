@@ -109,6 +109,7 @@ def list_interruption(
             kind=error.kind,
             message=error.message,
             code=error.code,
+            exhausted=error.exhausted,
             fingerprint=error.fingerprint or fingerprint(error.kind),
             attempt=attempt,
             restarts=restarts,
@@ -139,7 +140,7 @@ def class_of_error(code: int | None) -> ErrorClass:
 def order_markers(resources: Resources, processes: Sequence[Process], error: ErrorInfo) -> MarkerDue | None:
     """Order the markers of processes of a type that are about to break alike; None: they leave none."""
     store, first = resources.store, processes[0]
-    if first.retried_by_schedule and class_of_error(error.code) is ErrorClass.RETRIABLE:
+    if first.retried_by_schedule and class_of_error(error.first_code) is ErrorClass.RETRIABLE:
         return None
     if not store.preferences.writes_markers(first.type):
         return None
@@ -175,6 +176,7 @@ def write_marker(resources: Resources, process: Process) -> bool:
         type=process.type,
         key=process.key,
         code=code_of(error.code),
+        exhausted=error.exhausted,
         reason=error.reason,
         kind=error.kind,
         message=error.message,

@@ -1,9 +1,10 @@
-"""An attempt that failed: tried again later, or the end of its task.
+"""An attempt that failed: retried in its slot, retried later, or the end of its task.
 
     working → delayed, with the state of its retries and the time of the next one; the Decision scanner queues it (DUE)
 
-No worker is held meanwhile, and nothing is forgotten: what was counted stands in the decision, in the very write that
-ends the attempt. Cut off before it, the attempt is one that brought no answer, as ever.
+A delay shorter than the scan interval is waited for in the slot (`in_place`). During a longer one no worker is held:
+the count of retries stands in the decision, in the same write that ends the attempt. Cut off before that write, the
+attempt is one that brought no answer.
 
 Metrics: recovery_retries, recovery_retries_refused.
 """
@@ -27,6 +28,7 @@ from recovery.errors import DamagedRecord
 from recovery.log_lines import LINES
 from recovery.records import Decision, RetryOptions
 from recovery.retry.attempts import Answer, RetryRefusal, Terms, answer
+from recovery.retry.codes import RETRIES_EXHAUSTED
 from recovery.retry.orchestrator import decided
 
 log = logging.getLogger(__name__)
@@ -36,30 +38,39 @@ Actors = Mapping[str, Actor[..., Any]]
 """Those whose code is here, by name."""
 
 
-def retry_or_end(
+def judge_failure(
     resources: Resources, actor: Actor[..., Any], here: Actors, decision: Decision, ran: CallResult, host: Host
+) -> Answer:
+    """Return whether and when a failed attempt is retried. Errors of servers are raised."""
+    return through_outage(
+        resources,
+        lambda: _answer(resources, actor, here, decision, ran, host),
+        actor.preferences.worker_timeout,
+        decision.id,
+    )
+
+
+def retry_or_end(
+    resources: Resources, actor: Actor[..., Any], decision: Decision, ran: CallResult, said: Answer
 ) -> tuple[CallResult | None, bool | None]:
     """Have what failed tried again, or give back what is to be written as the end of its task, with why it is not tried
     again. Second: whether the retry was written, or is stale; None where there is none. Errors of servers are
     raised."""
     error, found = ran.outcome.error, ran.found
     assert error is not None and found is not None
-    labels = actor.name, found.reason.name, str(found.code.number)
-    said = through_outage(
-        resources,
-        lambda: _answer(resources, actor, here, decision, ran, host),
-        actor.preferences.worker_timeout,
-        decision.id,
-    )
     if said.state is None:
         assert said.refusal is not None
+        labels = actor.name, found.reason.name, str(found.code.number)
         metrics.RETRIES_REFUSED.labels(*labels, said.refusal.value).inc()
         told = "%s %s attempt %d: %s: %s; code %s, reason %s; not tried again: %s\n%s"
         log.warning(
             told, actor.name, decision.id, decision.attempts, error.kind, error.message, found.code.number,
             found.reason.name, said.why, error.stack, extra=_extra(actor, decision, ran, said) | LINES,
         )  # fmt: skip
-        return replace(ran, outcome=ran.outcome.evolve(error=error.evolve(no_retry=said.why))), None
+        ended = error.evolve(no_retry=said.why)
+        if said.refusal is RetryRefusal.EXHAUSTED:
+            ended = ended.evolve(code=RETRIES_EXHAUSTED.number, exhausted=error.code)
+        return replace(ran, outcome=ran.outcome.evolve(error=ended)), None
     state = said.state
     written = through_outage(
         resources,
@@ -68,14 +79,21 @@ def retry_or_end(
         decision.id,
     )
     if written:
-        metrics.RETRIES.labels(*labels).inc()
-        told = "%s %s attempt %d: %s: %s; code %s, reason %s; retry %d in %.3f s, no later than %s"
-        log.warning(
-            told, actor.name, decision.id, decision.attempts, error.kind, error.message, found.code.number,
-            found.reason.name, state.count, said.delay, f"{state.until:%Y-%m-%d %H:%M:%S} UTC",
-            extra=_extra(actor, decision, ran, said),
-        )  # fmt: skip
+        note_retry(actor, decision, ran, said, logging.WARNING)
     return None, written
+
+
+def note_retry(actor: Actor[..., Any], decision: Decision, ran: CallResult, said: Answer, level: int) -> None:
+    """Count and log a retry."""
+    error, found, state = ran.outcome.error, ran.found, said.state
+    assert error is not None and found is not None and state is not None
+    metrics.RETRIES.labels(actor.name, found.reason.name, str(found.code.number)).inc()
+    told = "%s %s attempt %d: %s: %s; code %s, reason %s; retry %d in %.3f s, no later than %s"
+    log.log(
+        level, told, actor.name, decision.id, decision.attempts, error.kind, error.message, found.code.number,
+        found.reason.name, state.count, said.delay, f"{state.until:%Y-%m-%d %H:%M:%S} UTC",
+        extra=_extra(actor, decision, ran, said),
+    )  # fmt: skip
 
 
 def _answer(

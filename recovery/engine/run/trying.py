@@ -7,6 +7,7 @@ A place is one pool process or thread, on behalf of one holder of claims.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -17,11 +18,13 @@ from recovery.engine.actors.actor import Actor
 from recovery.engine.actors.call import CallResult, Host, call, of_error, pass_of
 from recovery.engine.actors.resolve import CallRefused, NotReady
 from recovery.engine.resources import Resources
+from recovery.engine.run.in_place import SlotWait
 from recovery.engine.run.refusing import give_back_or_end, give_back_pinned
-from recovery.engine.run.retrying import retry_or_end
+from recovery.engine.run.retrying import judge_failure, note_retry, retry_or_end
 from recovery.engine.steps import ClaimedTask, Ended, requeue_unrun
 from recovery.errors import DamagedRecord
 from recovery.records import Decision, Task
+from recovery.retry.attempts import Answer
 
 log = logging.getLogger(__name__)
 
@@ -76,13 +79,10 @@ class Trying:
         decision = here.decision
         task = Task(id=decision.id, actor=decision.actor, args="", epoch=decision.epoch, fallible=decision.fallible)
         damaged: DamagedRecord | None = None
+        said: Answer | None = None
         try:
             task = self._task(decision)
-            ran = call(self._resources.store, actor, task, decision, here.outcomes, self._host, self._catalogues)
-            if not actor.preferences.restarts_lost_attempts:
-                # Done, perhaps: where its end can't be written, it is not given back for another one, but ends with an
-                # error at its deadline.
-                let_go()
+            ran, decision, said = self._call(actor, task, here, let_go)
         except DamagedRecord as damage:
             # Nothing would come of another attempt. If it is its own record, who waits for it is found by their links.
             ran, damaged = CallResult(of_error(damage, decision)), damage
@@ -98,13 +98,45 @@ class Trying:
             return Tried(None)
         kind = ran.outcome.error.kind if ran.outcome.error is not None else None
         if ran.found is not None:
-            ran, retried = retry_or_end(self._resources, actor, self._actors, decision, ran, self._host)
+            assert said is not None, "its failure was judged"
+            ran, retried = retry_or_end(self._resources, actor, decision, ran, said)
             if retried is not None:
                 let_go()
             if ran is None:
                 return Tried(None, Result.RETRIED if retried else stale_result(decision), kind)
         ended = Ended(task, decision.evolve(outcome=span.keep_with(ran.outcome), children=ran.children))
         return Tried(ended, Result.FAILED if ran.outcome.error else Result.FINISHED, kind, damaged)
+
+    def _call(
+        self, actor: Actor[..., Any], task: Task, here: ClaimedTask, let_go: Callable[[], None]
+    ) -> tuple[CallResult | None, Decision, Answer | None]:
+        """Call a task's function, and again after each failure whose retry is due before the next scan.
+
+        Returns:
+            What the last call came to, None if the claim is lost; the decision with the retries so far; and what
+            becomes of the last failure, if it failed.
+        """
+        resources, decision = self._resources, here.decision
+        wait: SlotWait | None = None
+        while True:
+            ran = call(resources.store, actor, task, decision, here.outcomes, self._host, self._catalogues)
+            if not actor.preferences.restarts_lost_attempts:
+                # The work may be done. If its end can't be written, the task is not given back for another attempt, but
+                # ends with an error at its deadline.
+                let_go()
+            if ran is None or ran.found is None:
+                return ran, decision, None
+            failed_at = time.monotonic()
+            said = judge_failure(resources, actor, self._actors, decision, ran, self._host)
+            # Whoever reads only warnings learns of each attempt's retries once.
+            level = logging.WARNING if wait is None else logging.INFO
+            wait = wait or SlotWait(resources, actor, decision, self._host)
+            if said.state is None or not wait.has_room(said.delay):
+                return ran, decision, said
+            note_retry(actor, decision, ran, said, level)
+            if not wait.wait(said.delay, failed_at):
+                return None, decision, None
+            decision = decision.evolve(retry=said.state)
 
     def _give_back_pinned(
         self, actor: Actor[..., Any], decision: Decision, pinned_to: str, let_go: Callable[[], None]

@@ -284,8 +284,16 @@ def _finished(ended: Sequence[Decision], worker: str, apply_timeout: float, vers
         "recoveryTime": after(apply_timeout),
         "worker": literal(worker),
     }
+    if any(_retried_in_place(one) for one in ended):
+        fields["retry"] = {"$ifNull": [by_id({one.id: _retried_in_place(one) for one in ended}), "$retry"]}
     stages: list[Document] = [{"$set": fields}]
     return [*stages, {"$unset": "inBatch"}] if any(one.in_batch for one in ended) else stages
+
+
+def _retried_in_place(decision: Decision) -> Document | None:
+    """Return the retries that an attempt has made in its slot, which no write has counted yet."""
+    retry = decision.retry
+    return to_document(retry) if retry is not None and retry.pass_key == decision.pass_key else None
 
 
 def _claimed_of(document: Document) -> Decision:

@@ -170,11 +170,17 @@ def _of_refused(_: Term) -> list[SearchSource]:
 
 def _of_error(term: Term) -> list[SearchSource]:
     name = {"error": "kind"}.get(term.field, term.field)
-    wanted = _compared(term) if term.field == "code" else _text(term)
+    wanted, names = _text(term), [name]
+    if term.field == "code":
+        wanted, names = _compared(term), [name, "exhausted"]
+    # Others have no error; and of these there is an index.
     return [
-        # Others have no error; and of these there is an index.
-        SearchSource(schema.PROCESSES, {"state": {"$in": UNSUCCESSFUL}, f"error.{name}": wanted}, few=True),
-        SearchSource(schema.INTERRUPTIONS, {name: wanted}, few=True),
+        source
+        for name in names
+        for source in (
+            SearchSource(schema.PROCESSES, {"state": {"$in": UNSUCCESSFUL}, f"error.{name}": wanted}, few=True),
+            SearchSource(schema.INTERRUPTIONS, {name: wanted}, few=True),
+        )
     ]
 
 

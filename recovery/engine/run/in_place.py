@@ -1,0 +1,75 @@
+"""Retries in place: a failed attempt whose retry is due before the next scan waits in its slot.
+
+Such a retry costs no write, and is as early as its delay says. It is counted in the next write of the record: the end
+of the task, or a longer delay. A kill loses only that count, because the record is still that of the claim.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from recovery import metrics
+from recovery.engine.actors.actor import Actor
+from recovery.engine.actors.call import Host, pass_of
+from recovery.engine.resources import Resources
+from recovery.errors import StoreError
+from recovery.records import Decision
+
+log = logging.getLogger(__name__)
+
+LONGEST = 2.0
+"""Seconds that an attempt waits in its slot in all. A retry that is due later waits in the record."""
+BEAT_EVERY = 0.5
+"""Seconds after which a waiting attempt sends a heartbeat, unless a third of its worker_timeout is shorter."""
+BEATS_PER_TIMEOUT = 3
+
+
+class SlotWait:
+    """The waits of one attempt in its slot."""
+
+    def __init__(self, resources: Resources, actor: Actor[..., Any], decision: Decision, host: Host) -> None:
+        self._resources, self._actor, self._decision, self._host = resources, actor, decision, host
+        self._waited = 0.0
+        self._beat_at = time.monotonic()
+
+    def has_room(self, delay: float) -> bool:
+        """Return whether a retry after so many seconds is waited for here.
+
+        It is not if the next scan comes first, or if this worker was told to end.
+        """
+        return (
+            delay < self._resources.settings.scan_interval and self._waited + delay <= LONGEST and self._host.takes_more
+        )
+
+    def wait(self, delay: float, failed_at: float) -> bool:
+        """Wait so many seconds from a failure on. Return False if the attempt has lost its claim meanwhile.
+
+        Args:
+            delay: Seconds.
+            failed_at: When the attempt failed, by `time.monotonic`. What was read since then is part of the delay.
+        """
+        until = failed_at + delay
+        while (left := until - time.monotonic()) > 0:
+            time.sleep(left)
+        self._waited += delay
+        return self._beat()
+
+    def _beat(self) -> bool:
+        """Send a heartbeat if one is due: the function is called again, and has its worker_timeout from now."""
+        preferences, now = self._actor.preferences, time.monotonic()
+        if now - self._beat_at < min(BEAT_EVERY, preferences.worker_timeout / BEATS_PER_TIMEOUT):
+            return True
+        decision = self._decision
+        try:
+            held = self._resources.store.decisions.extend(
+                decision.id, pass_of(decision), preferences.worker_timeout, preferences.task_limit
+            )
+        except StoreError as error:
+            log.warning("%s: heartbeat not written (%s); its deadline stands", decision.id, error)
+            return True
+        self._beat_at = now
+        if not held:
+            metrics.STALE.labels("claim lost").inc()
+        return held
