@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from recovery.limits import ERROR_LENGTH
 from recovery.retry.breaker import CircuitBreaker, CircuitOpen
 from recovery.retry.catalogue import Catalogue, Classified, Entry, classify
 from recovery.retry.catalogues import SHIPPED
@@ -92,6 +93,7 @@ def call(
         except Exception as error:
             found = _open(error) if isinstance(error, CircuitOpen) else classified(error)
             if not found.is_retriable:
+                _log_refusal(request, found, error)
                 raise
             # Who reads warnings alone is told once of each call.
             told = min(level, logging.INFO) if request.retry_attempts else level
@@ -117,6 +119,20 @@ def guarded(
 ) -> T:
     """What `step` gives, once, by way of a breaker. Raises CircuitOpen, unless it is `always` sent."""
     return breaker.call(step, lambda error: _is_away(classified(error)), always=always)
+
+
+def _log_refusal(request: Request, found: Classified, error: Exception) -> None:
+    """Log an error that is not retried, if it is a server's. Others are answers to whoever called: a start that is
+    refused, for example."""
+    if found.catalogue is not None:
+        log.warning(
+            "%s: not retried (%s, %d): %s: %s", request.name, found.reason.name, found.code.number, found.code.text,
+            " ".join(str(error).split())[:ERROR_LENGTH],
+            extra={
+                "retry_reason": found.reason.name, "retry_code": found.code.number, "retry_delay": None,
+                "retry_attempt": request.retry_attempts,
+            },
+        )  # fmt: skip
 
 
 def _open(error: CircuitOpen) -> Classified:

@@ -17,6 +17,8 @@ RETRY_AFTER = "retry-after"
 """A label of ours: the HTTP answer says when to ask again."""
 TEXT_END = 5000
 """Characters at each end of an error's text that patterns are searched in: to search a megabyte takes half a second."""
+_DUPLICATE_KEY = 11000
+"""MongoDB's code of a record that is there already: of a bulk that is sent again, all that were written."""
 _SEQUENCES = (set, frozenset, list, tuple)
 
 
@@ -148,14 +150,19 @@ def _status_of_botocore(response: Any) -> Any:
 
 
 def _of_details(details: Any) -> tuple[Any, Any, bool]:
-    """Of what MongoDB answered: the code of the first write of a bulk that failed; the code of the answer, which
-    pymongo's NotPrimaryError has nowhere else; and whether what was written was not confirmed."""
+    """Return what MongoDB answered.
+
+    Returns:
+        The code of the first write of a bulk that failed, of a duplicate only if there is no other; the code of the
+        answer, which pymongo's NotPrimaryError has nowhere else; and whether a write was not confirmed.
+    """
     if not isinstance(details, dict):
         return None, None, False
     if "writeErrors" in details:
         failures = details["writeErrors"] if isinstance(details["writeErrors"], list | tuple) else ()
         failed = [one.get("code") for one in failures if isinstance(one, dict)]
-        return next(iter(failed), None), None, bool(details.get("writeConcernErrors"))
+        first = next((code for code in failed if code != _DUPLICATE_KEY), next(iter(failed), None))
+        return first, None, bool(details.get("writeConcernErrors"))
     unconfirmed = details.get("writeConcernError")
     if "code" not in details and isinstance(unconfirmed, dict):
         return None, unconfirmed.get("code"), True

@@ -12,12 +12,9 @@ from typing import Any
 
 from bson.errors import BSONError, InvalidDocument
 from pymongo.errors import (
-    BulkWriteError,
-    ConnectionFailure,
     DocumentTooLarge,
     OperationFailure,
     PyMongoError,
-    WriteConcernError,
     _OperationCancelled,
 )
 
@@ -36,15 +33,6 @@ from recovery.errors import (
 
 _NO_PRIMARY = frozenset({91, 189, 10107, 11600, 11602, 13435, 13436})
 """Codes of a server that is no primary, or is ending."""
-_TRANSIENT_CODES = frozenset(
-    {
-        *(6, 7, 89, 9001),  # the network between its members
-        *_NO_PRIMARY,
-        *(24, 46, 50, 112, 262, 12587),  # too busy, or with an index
-        *(371, 14031),  # writes are blocked for users, or the disk is full, until somebody sees to it
-    }
-)
-
 DUPLICATE_KEY = 11000
 """Code of a record whose key another one has."""
 _UNAUTHORIZED = 13
@@ -57,18 +45,17 @@ _DESCRIBED = re.compile(r",? Timeout: [\d.]+s, Topology Description: .*|,? \(con
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same call may well be answered later. False: it is wrong, or not allowed."""
-    if isinstance(error, BulkWriteError):
-        return _of_bulk(error.details or {})
-    if isinstance(error, OperationFailure):
-        # Written, but perhaps to be taken back: a majority did not say yet that it has it.
-        return isinstance(error, WriteConcernError) or error.timeout or error.code in _TRANSIENT_CODES
-    return isinstance(error, ConnectionFailure) or (isinstance(error, PyMongoError) and error.timeout)
+    """Return whether the same call may be answered later, by the catalogue of MongoDB's errors.
 
+    Otherwise the call is wrong, or not allowed.
+    """
+    # Imported here: most commands meet no error, and end sooner.
+    from recovery.retry.catalogue import find
+    from recovery.retry.catalogues.mongodb import MONGODB
+    from recovery.retry.signs import signs_of
 
-def _of_bulk(details: Any) -> bool:
-    errors = details.get("writeErrors", ())
-    return bool(details.get("writeConcernErrors")) or any(one.get("code") in _TRANSIENT_CODES for one in errors)
+    found = find(signs_of(error), (MONGODB,))
+    return found is not None and found.is_retriable
 
 
 def ours(error: Exception) -> StoreError:

@@ -28,6 +28,7 @@ from recovery.store.driver_errors import is_transient
         WriteError("User writes blocked", 371),
         ExecutionTimeout("too long", 50),
         BulkWriteError({"writeErrors": [{"code": 371}]}),
+        BulkWriteError({"writeErrors": [{"code": 11000}, {"code": 10107}]}),
         BulkWriteError({"writeErrors": [], "writeConcernErrors": [{"code": 64}]}),
     ],
     ids=repr,
