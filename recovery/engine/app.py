@@ -17,6 +17,7 @@ from recovery.engine.actors.declared import (
     strategy_of,
     type_preferences,
 )
+from recovery.engine.actors.strategies import NamedStrategies
 from recovery.engine.application import (
     checked_name,
     checked_version,
@@ -103,6 +104,8 @@ class Recovery:
         self._connected: dict[int, tuple[Resources, Outbox, Registrar]] = {}
         """{pid: the connections of that process}."""
         self.actors: dict[str, Actor[..., Any]] = {}
+        self.strategies = NamedStrategies()
+        """Strategies that tasks may name, by `options(retry=...)`."""
         self.schedules: dict[str, Plan] = {}
         """{process type: when the code says that it is started}."""
 
@@ -162,7 +165,8 @@ class Recovery:
 
         def register(function: Callable[P, R]) -> Actor[P, R]:
             checked = actor_preferences(function, name, settings)
-            return self._add(Actor(function, checked, strategy=self._strategy_of(settings, f"actor {checked.id}")))
+            strategy = self._strategy_of(settings, f"actor {checked.id}")
+            return self._add(Actor(function, checked, strategy=strategy, strategies=self.strategies))
 
         return register
 
@@ -192,7 +196,7 @@ class Recovery:
             process_type = type_preferences(checked.id, of_type)
             strategy = self._strategy_of(of_type, f"process type {checked.id}")
             key_function = check_key_function(checked.id, key)
-            actor = Actor(function, checked, process_type, strategy, key_function)
+            actor = Actor(function, checked, process_type, strategy, key_function, self.strategies)
             plan = declared_plan(checked.id, scheduled)
             if plan is not None:
                 actor.check_call(*arguments_of(plan))
@@ -224,6 +228,18 @@ class Recovery:
 
         return register
 
+    def strategy(self, name: str, strategy: RetryStrategy) -> RetryStrategy:
+        """Give a retry strategy a name, and return it: a task's record keeps the name, and workers find it by that.
+
+            patient = app.strategy("patient", ByCustomer())
+
+            charge.options(retry=patient).schedule(card)
+
+        A strategy that an actor or this application is registered with has a name already: `actor.NAME`, or
+        `application`. Raises InputError for a name that is taken, and for what is no strategy.
+        """
+        return self.strategies.add(name, strategy)
+
     def _strategy_of(self, settings: Mapping[str, Any], of: str) -> RetryStrategy | None:
         """The strategy of an actor: its own, or the application's where it says nothing of retry."""
         return strategy_of(settings, of) if says_of_retry(settings) else self._strategy
@@ -236,6 +252,9 @@ class Recovery:
                 f"two actors are named {actor.name!r}: {naming.place_of(other)} and "
                 f"{naming.place_of(actor.function)}; give one of them another name with @app.actor('name')"
             )
+        if actor.strategy is not None:
+            is_everyones = actor.strategy is self._strategy
+            self.strategies.add_own("application" if is_everyones else f"actor.{actor.name}", actor.strategy)
         self.actors[actor.name] = actor
         self.__dict__.pop("version", None)  # of the actors before
         return actor

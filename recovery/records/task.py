@@ -28,6 +28,11 @@ class RetryOptions(Record):
     jitter_most: float | None = None
     maximum: float | None = None
     total: float | None = None
+    strategy: str | None = None
+    """The name of the strategy that decides in the place of the policy, as the application registered it."""
+    retryable: tuple[str, ...] = ()
+    """Errors that the caller knows to be transient: full names of classes, and codes (RFC 49, 'Retryable with
+    application context')."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from recovery.errors import InputError
 from recovery.records import given
 from recovery.retry.codes import GENERIC_ERROR, NOT_INDICATED, OUR_OWN, RETRY_INDICATED, ErrorClass, ErrorCode, ErrorMap
-from recovery.retry.reasons import UNKNOWN, Reason
+from recovery.retry.reasons import SERVICE_RESPONSE_CODE_INDICATED, UNKNOWN, Reason
 from recovery.retry.signs import Signs, signs_of
 
 MAX_CAUSES = 20
@@ -118,13 +118,24 @@ class Classified:
     """Seconds that the server asks to wait."""
     is_idempotent: bool = False
     """Whether the error shows that the failed request could not change anything, whatever its task does."""
+    is_known_to_caller: bool = False
+    """Whether the caller of this task knows that it is transient."""
 
     @property
     def is_retriable(self) -> bool:
         """Whether waiting can help, whatever the request is. Never for the reason UNKNOWN."""
+        if self.is_known_to_caller:
+            return True
         if self.reason is UNKNOWN:
             return False
         return self.reason.always_retry or self.code.error_class is ErrorClass.RETRIABLE
+
+
+def known_to_caller(found: Classified) -> Classified:
+    """Return what an error is that a caller knows to be transient (RFC 49, 'Retryable with application context'): an
+    answer that changed nothing."""
+    reason = SERVICE_RESPONSE_CODE_INDICATED if found.reason is UNKNOWN else found.reason
+    return replace(found, reason=reason, is_known_to_caller=True)
 
 
 UNCLASSIFIED = Classified(GENERIC_ERROR, UNKNOWN)

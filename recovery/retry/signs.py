@@ -73,7 +73,7 @@ def signs_of(error: BaseException) -> Signs:
         ),
         None,
     )
-    types = _types(error)
+    types = types_of(error)
     code = _get(error, "code")
     failed, answered, unconfirmed = _of_details(_get(error, "details"))
     number = next((one for one in (failed, _get(error, "errno"), code, answered) if type(one) is int), None)
@@ -88,7 +88,8 @@ def signs_of(error: BaseException) -> Signs:
     return Signs(types, _text(error), number, frozenset(said), status, retry_after)
 
 
-def _types(error: BaseException) -> tuple[str, ...]:
+def types_of(error: BaseException) -> tuple[str, ...]:
+    """Return the full names of an error's class and of its superclasses, the nearest first."""
     return tuple(f"{cls.__module__}.{cls.__qualname__}" for cls in type(error).__mro__[:-1])
 
 
@@ -104,7 +105,7 @@ def _of_couchbase(error: BaseException, context: Any, service: str) -> Signs:
     body = [held.get(key) for key in ("first_error_message", "http_body", "content")]
     text = "\n".join([*(part for part in body if isinstance(part, str)), _text(error)])
     return Signs(
-        types=_types(error),
+        types=types_of(error),
         text=_ends(text),
         number=number if type(number) is int else None,
         labels=frozenset(_couchbase_labels(held)),

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from recovery.engine.actors.context import current
+from recovery.engine.actors.strategies import NamedStrategies, names_of_errors
 from recovery.errors import InputError
 from recovery.limits import LONGEST, NAME
 from recovery.records import ActorPreferences, Encoded, ProcessTypePreferences, Promise, RetryOptions, given
 from recovery.records.ids import is_reserved
 from recovery.records.preferences import check
 from recovery.records.values import encode
-from recovery.retry import Backoff, RetryStrategy
+from recovery.retry import Backoff, ErrorCode, RetryStrategy
 
 CONTEXT_BYTES = 2048
 """Of the context of a task: it is kept with each task."""
@@ -42,6 +43,8 @@ class Actor(Generic[P, R]):
     """Its own, in the place of the policy that its settings say."""
     key: Callable[..., Any] | None = None
     """Of a process type: what of it a process is for, by its arguments."""
+    strategies: NamedStrategies = field(default_factory=NamedStrategies, repr=False, compare=False)
+    """Those that its tasks may name."""
     _eta: datetime | None = None
     _delay: float | None = None
     _fallible: bool = False
@@ -100,16 +103,27 @@ class Actor(Generic[P, R]):
         eta: datetime | None = None,
         delay: timedelta | float | str | None = None,
         fallible: bool = False,
-        retry: Backoff | bool | None = True,
+        retry: Backoff | RetryStrategy | bool | None = True,
+        retryable: Iterable[type[BaseException] | ErrorCode | int | str] = (),
         context: Mapping[str, Any] | None = None,
     ) -> Actor[P, R]:
-        """This actor with a time: `eta`, not before this moment; `delay`, so long after it became ready. Or `fallible`:
-        a task of it that fails for good does not break its process; who waits for its value gets a `Failure`. Or a
-        policy of its own: `retry`, a `Backoff`, or None for none; and a `context`, which its retry strategy may read.
+        """Return this actor with options for the tasks that are scheduled with it.
 
-        `eta` is an aware datetime; `delay` is in seconds, a timedelta, or a text such as `5s`. What a fallible task
-        schedules is fallible only if it is scheduled so. A context is JSON. `app.start(actor.options(...))` takes
-        `retry` and `context`.
+        `app.start(actor.options(...))` takes `retry`, `retryable` and `context`.
+
+        Args:
+            eta: The task does not run before this moment. An aware datetime.
+            delay: How long after it became ready the task runs, in seconds, as a timedelta, or as a text such as `5s`.
+            fallible: A task that fails for good does not break its process; what waits for its value gets a `Failure`.
+                What the task itself schedules is fallible only if it is scheduled so.
+            retry: What `@app.actor(retry=...)` takes: a `Backoff(...)`, None for no retry, or a strategy. A strategy
+                needs a name (`app.strategy`), unless an actor or the application is registered with it.
+            retryable: Errors that this caller knows to be transient, whatever the catalogues say: classes, or codes by
+                number or name. An example is a document that is not found yet.
+            context: What the retry strategy may read; JSON.
+
+        Raises:
+            InputError: A value can't be what it is given for.
         """
         if eta is not None:
             said, eta = given.shown(eta), _moment(eta)
@@ -127,7 +141,9 @@ class Actor(Generic[P, R]):
             raise InputError(f"{self.name}.options(delay={given.shown(delay)}): must be from 0 seconds to 10 years")
         if not isinstance(fallible, bool):
             raise InputError(f"{self.name}.options(fallible={given.shown(fallible)}): must be True or False")
-        own = own_policy(retry, f"{self.name}.options(retry=")
+        own = self.strategies.options_of(retry, f"{self.name}.options(...)")
+        if named := names_of_errors(retryable, f"{self.name}.options(retryable="):
+            own = (own or RetryOptions()).evolve(retryable=named)
         text = None if context is None else _context_text(context, self.name)
         return replace(self, _eta=eta, _delay=seconds, _fallible=fallible, _retry=own, _context=text)
 
@@ -209,17 +225,6 @@ def call_of(name: str, number: int, one: object) -> tuple[tuple[Any, ...], dict[
 def encode_call(actor: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Encoded:
     """The JSON text `[positional, named]` of a call's arguments."""
     return encode([list(args), kwargs], f"arguments of {actor}")
-
-
-def own_policy(value: Any, where: str) -> RetryOptions | None:
-    """What `retry=` says; None for True, which says nothing new. Raises InputError."""
-    if value is True:
-        return None
-    if value is None or value is False:
-        return RetryOptions(enabled=False)
-    if isinstance(value, Backoff):
-        return value.options()
-    raise InputError(f"{where}{given.shown(value)}): must be a Backoff(...), None for no retry, or True")
 
 
 def _context_text(context: Any, name: str) -> str:

@@ -26,6 +26,7 @@ from recovery.records.failure import fingerprint
 from recovery.records.values import encode
 from recovery.retry import Catalogue, Classified, classify
 from recovery.retry.catalogue import UNCLASSIFIED
+from recovery.retry.signs import types_of
 from recovery.store import Store
 
 _ADVICE = "store the data elsewhere and pass its address, or join it in parts"
@@ -39,6 +40,8 @@ class CallResult:
     outcome: Outcome
     children: tuple[Child, ...] = ()
     found: Classified | None = None
+    types: tuple[str, ...] = ()
+    """Full names of the error's class and of its superclasses."""
 
 
 def call(
@@ -87,7 +90,7 @@ def _run(
         if host.ends(error):
             raise
         found = classify(error, catalogues)
-        return CallResult(of_error(error, decision, found), found=found)
+        return CallResult(of_error(error, decision, found), found=found, types=types_of(error))
     finally:
         metrics.ATTEMPT_SECONDS.labels(actor.name).observe(time.perf_counter() - began)
 

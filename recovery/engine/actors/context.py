@@ -27,7 +27,9 @@ CHILD_BYTES = 160
 """What a child takes in its decider's record at most, beside its arguments, its links, and the name of its actor:
 that stands there twice, with itself and with the one task that it waits for, if it is one."""
 RETRY_BYTES = 160
-"""What a retry policy of its own takes, at most."""
+"""What a retry policy of its own takes, at most, without the names in it."""
+NAME_BYTES = 12
+"""What an element of a list takes, beside its text."""
 LINK_BYTES = 64
 """What a link takes, beside the name of the actor that waits: once with who waits, once with what is waited for."""
 
@@ -59,7 +61,9 @@ class Attempt:
         self.check_promises(args, f"arguments of {actor}")
         task_id = child_task_id(self.decision.task_id, self.decision.epoch, len(self._children))
         links = len(args.promises) * (LINK_BYTES + len(actor))
-        own = (RETRY_BYTES if retry is not None else 0) + (len(context.encode()) if context is not None else 0)
+        own = 0 if context is None else len(context.encode())
+        if retry is not None:
+            own += RETRY_BYTES + len(retry.strategy or "") + sum(len(name) + NAME_BYTES for name in retry.retryable)
         self._add_size(len(args.text.encode()) + CHILD_BYTES + 2 * len(actor) + links + own, f"scheduling {actor}")
         self._children[task_id] = Child(
             id=task_id, actor=actor, args=args.text, deps=args.promises, eta=eta, delay=delay, fallible=fallible,

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from recovery.engine.actors.actor import preferences
+from recovery.engine.actors.strategies import check_strategy
 from recovery.engine.lookup import hint
 from recovery.errors import InputError
 from recovery.records import ActorPreferences, ProcessTypePreferences, RetryOptions, given
@@ -68,13 +69,7 @@ def strategy_of(said: Mapping[str, Any], of: str) -> RetryStrategy | None:
     value = said.get(RETRY)
     if value is None or isinstance(value, bool | Backoff):
         return None
-    if isinstance(value, type) or not callable(getattr(value, "retry_after", None)):
-        raise InputError(
-            f"{of}: retry={given.shown(value)} must be a Backoff(...), None for no retry, or a strategy, which has a "
-            "method `async def retry_after(self, request, reason)`"
-        )
-    strategy: RetryStrategy = value
-    return strategy
+    return check_strategy(value, f"{of}: retry")
 
 
 def _flat(options: RetryOptions) -> dict[str, Any]:

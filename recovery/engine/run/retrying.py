@@ -21,13 +21,16 @@ from typing import Any
 from recovery import metrics
 from recovery.engine.actors.actor import Actor
 from recovery.engine.actors.call import CallResult, Host
+from recovery.engine.actors.strategies import is_named
 from recovery.engine.isolation import tell
 from recovery.engine.outages import through_outage
 from recovery.engine.resources import Resources
 from recovery.errors import DamagedRecord
 from recovery.log_lines import LINES
 from recovery.records import Decision, RetryOptions
+from recovery.retry import RetryStrategy
 from recovery.retry.attempts import Answer, RetryRefusal, Terms, answer
+from recovery.retry.catalogue import known_to_caller
 from recovery.retry.codes import RETRIES_EXHAUSTED
 from recovery.retry.orchestrator import decided
 
@@ -40,8 +43,11 @@ Actors = Mapping[str, Actor[..., Any]]
 
 def judge_failure(
     resources: Resources, actor: Actor[..., Any], here: Actors, decision: Decision, ran: CallResult, host: Host
-) -> Answer:
-    """Return whether and when a failed attempt is retried. Errors of servers are raised."""
+) -> tuple[CallResult, Answer]:
+    """Return whether and when a failed attempt is retried, and the attempt with what its caller knows of its error.
+
+    Errors of servers are raised.
+    """
     return through_outage(
         resources,
         lambda: _answer(resources, actor, here, decision, ran, host),
@@ -98,25 +104,44 @@ def note_retry(actor: Actor[..., Any], decision: Decision, ran: CallResult, said
 
 def _answer(
     resources: Resources, actor: Actor[..., Any], here: Actors, decision: Decision, ran: CallResult, host: Host
-) -> Answer:
+) -> tuple[CallResult, Answer]:
     error, found, preferences = ran.outcome.error, ran.found, actor.preferences
     assert error is not None and found is not None
     own = preferences.retry_options()
     store = resources.store
     now = store.now()
-    terms = Terms(preferences.idempotent, (own,), actor.strategy, remaining=_remaining(actor, decision, now))
+    task, context = _of_task(resources, decision)
+    if is_named(task.retryable, ran.types, found.code):
+        found = known_to_caller(found)
+        ran = replace(ran, found=found)
+    terms = Terms(
+        preferences.idempotent, (task, own), _strategy(actor, task, decision), context, _remaining(actor, decision, now)
+    )
     if found.is_retriable:
-        task, context = _of_task(resources, decision)
-        terms = replace(terms, options=(task, own, _of_process_type(resources, here, decision)), context=context)
+        terms = replace(terms, options=(task, own, _of_process_type(resources, here, decision)))
     # As an actor's function is run, for a strategy is the application's as well: one that hangs takes its slot.
     with host.running(decision, preferences.worker_timeout):
         try:
-            return decided(answer(decision, error, found, terms, now))
+            return ran, decided(answer(decision, error, found, terms, now))
         except (SystemExit, KeyboardInterrupt) as end:
             if host.ends(end):
                 raise
-            told = f"the strategy {type(actor.strategy).__name__} raised {type(end).__name__}"
-            return Answer(refusal=RetryRefusal.STRATEGY, why=told)
+            told = f"the strategy {type(terms.strategy).__name__} raised {type(end).__name__}"
+            return ran, Answer(refusal=RetryRefusal.STRATEGY, why=told)
+
+
+def _strategy(actor: Actor[..., Any], task: RetryOptions, decision: Decision) -> RetryStrategy | None:
+    """Return the strategy that decides: the task's, else its actor's. A policy of the task's own replaces the actor's
+    strategy."""
+    if task.strategy is None:
+        return None if task.initial is not None else actor.strategy
+    if (strategy := actor.strategies.find(task.strategy)) is None:
+        log.warning(
+            "%s %s: this application has no strategy named %s, which the task asks for; its actor's decides",
+            actor.name, decision.id, task.strategy,
+        )  # fmt: skip
+        return actor.strategy
+    return strategy
 
 
 def _of_task(resources: Resources, decision: Decision) -> tuple[RetryOptions, dict[str, Any]]:

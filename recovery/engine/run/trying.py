@@ -127,7 +127,7 @@ class Trying:
             if ran is None or ran.found is None:
                 return ran, decision, None
             failed_at = time.monotonic()
-            said = judge_failure(resources, actor, self._actors, decision, ran, self._host)
+            ran, said = judge_failure(resources, actor, self._actors, decision, ran, self._host)
             # Whoever reads only warnings learns of each attempt's retries once.
             level = logging.WARNING if wait is None else logging.INFO
             wait = wait or SlotWait(resources, actor, decision, self._host)
