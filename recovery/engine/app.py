@@ -184,7 +184,7 @@ class Recovery:
         name, key = naming.checked_name(name), settings.pop("key", None)
         scheduled = {one: settings.pop(one) for one in SCHEDULE_SETTINGS if one in settings}
         of_type = {key: settings.pop(key) for key in setting_names(ProcessTypePreferences) if key in settings}
-        if scheduled.get("schedule") is not None:
+        if scheduled.get("schedule") is not None and "on_failure" not in of_type:
             of_type.setdefault("markers", True)
         if self._strategy is None and self._retry is not True and not says_of_retry(of_type):
             of_type["retry"] = self._retry

@@ -131,7 +131,7 @@ def markers(resources: Resources) -> Check:
     total = sum(counts.values())
     told = [f"{count(total, 'marker')} of {join_names(of_types)}"] if counts else []
     told += [f"disabled: {join_names(disabled)}"] if disabled else []
-    unasked = sorted(name for name in counts if name in stored and not stored[name].effective.markers)
+    unasked = sorted(name for name in counts if name in stored and not stored[name].effective.keeps_markers)
     told += [f"not looked at, since markers=false: {join_names(unasked)}"] if unasked else []
     advice = ["`recovery marker list` tells why; clear each once that is seen to"] if counts else []
     advice += ["`recovery process-type show NAME` tells by whom and why"] if disabled else []

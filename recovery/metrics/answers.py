@@ -157,7 +157,7 @@ def operations(store: Store) -> list[Metric]:
 def markers(store: Store) -> list[Metric]:
     """Return the markers of each process type, with a 0 for types that ask for markers and have none."""
     there = _gauge("recovery_markers", "Markers that are there.", "type")
-    asking = {name: 0 for name, one in store.process_types.all().items() if one.markers}
+    asking = {name: 0 for name, one in store.process_types.all().items() if one.keeps_markers}
     for name, number in (asking | store.markers.counts()).items():
         there.add_metric([name], number)
     return [there]

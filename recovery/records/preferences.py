@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from functools import cache
 from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
 
@@ -103,6 +104,17 @@ class ActorPreferences(RetrySettings):
 ANY_VERSION, SAME_VERSION = "any", "same"
 
 
+class FailureAction(StrEnum):
+    """What keeps further processes of a type from being started once one has failed for good (Hive's 'Enforcement of
+    Non Recoverable Errors')."""
+
+    OFF = "off"
+    MARKER = "marker"
+    """A marker of the failed process's type and key (Hive: query level)."""
+    DISABLE = "disable"
+    """The whole type is disabled (Hive: application level)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessTypePreferences(RetrySettings):
     """Settings of one process type. `id` is its name."""
@@ -121,9 +133,27 @@ class ProcessTypePreferences(RetrySettings):
     compatible; `any`, all."""
     markers: bool = False
     """Write a marker when a process breaks; while it is there none of the same type and key is started."""
+    on_failure: str | None = None
+    """When a process breaks: `off`, do nothing more; `marker`, write a marker; `disable`, disable its type, until an
+    operator enables it. Unset: as `markers` says."""
+
+    @property
+    def failure_action(self) -> FailureAction:
+        """What is done when a process of the type breaks."""
+        if self.on_failure is None:
+            return FailureAction.MARKER if self.markers else FailureAction.OFF
+        return FailureAction(self.on_failure)
+
+    @property
+    def keeps_markers(self) -> bool:
+        """Whether a marker keeps processes of the type from being started."""
+        return self.failure_action is FailureAction.MARKER
 
 
-CHOICES: Mapping[str, tuple[str, ...]] = {"versions": (ANY_VERSION, SAME_VERSION)}
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "versions": (ANY_VERSION, SAME_VERSION),
+    "on_failure": tuple(action.value for action in FailureAction),
+}
 """Settings that are one of these words."""
 RATES = frozenset({"requeue_rate"})
 """Settings in tasks a second."""

@@ -123,6 +123,7 @@ PREFERENCE_REASONS = {
     "break_after_process_timeout": "A late process is mostly worth its end; that it is late is told.",
     "versions": "Most changes of code suit processes that run. On where a process must not see two versions.",
     "markers": "What a person starts is to be tried. On where the next one would fail for the same.",
+    "on_failure": "Scheduled types leave markers, others do nothing. `disable` where no process of the type may go on.",
 }
 PREFERENCE_DEFAULTS = {
     "idle_timeout": "`RECOVERY_IDLE_TIMEOUT`",

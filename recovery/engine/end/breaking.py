@@ -21,9 +21,11 @@ from collections.abc import Iterable, Sequence
 from recovery import tracing
 from recovery.engine.resources import Resources
 from recovery.errors import InputError
+from recovery.limits import REASON_LENGTH
 from recovery.metrics.registry import count_ended
 from recovery.records import (
     ENDED_PROCESSES,
+    AuditEntry,
     ErrorInfo,
     Interruption,
     Marker,
@@ -34,7 +36,8 @@ from recovery.records import (
     marker_name,
 )
 from recovery.records.failure import fingerprint
-from recovery.records.ids import new_pass, record_id
+from recovery.records.ids import new_pass, new_process_id, record_id
+from recovery.records.preferences import FailureAction
 from recovery.retry import GENERIC_ERROR, ErrorClass
 from recovery.retry.codes import class_of
 from recovery.store import MarkerDue
@@ -142,7 +145,7 @@ def order_markers(resources: Resources, processes: Sequence[Process], error: Err
     store, first = resources.store, processes[0]
     if first.retried_by_schedule and class_of_error(error.first_code) is ErrorClass.RETRIABLE:
         return None
-    if not store.preferences.writes_markers(first.type):
+    if store.preferences.failure_action(first.type) is FailureAction.OFF:
         return None
     key = new_pass()
     store.orders.give(OrderKind.MARK, {one.id: one.epoch for one in processes}, key, store.now())
@@ -158,18 +161,47 @@ def mark(resources: Resources, process_ids: Iterable[str]) -> list[str]:
     ordered = store.orders.standing(map(mark_of, due.values()))
     for process in due.values():
         if process.id in ordered:
-            if write_marker(resources, process):
+            if act_on_failure(resources, process):
                 written.append(process.id)
             store.processes.settle_marker(process)
     store.orders.fulfil(one.id for one in ordered.values())
     return written
 
 
+def act_on_failure(resources: Resources, process: Process) -> bool:
+    """Do what the type of a broken process asks for. Return False if that was done, or undone by an operator, since the
+    process broke."""
+    if resources.store.preferences.failure_action(process.type) is FailureAction.DISABLE:
+        return _disable_type(resources, process)
+    return write_marker(resources, process)
+
+
+def _disable_type(resources: Resources, process: Process) -> bool:
+    error = _error_of(process)
+    reason = f"process {process.id} failed with code {code_of(error.code)}, {error.kind}: {error.message}"
+    reason = reason[:REASON_LENGTH]
+    failed_at = process.ended_at or resources.store.now()
+    if not resources.store.process_types.disable_for_failure(process.type, ITSELF, reason, failed_at):
+        return False
+    entry = AuditEntry(id=new_process_id(), what="process type disable", target=process.type, who=ITSELF, why=reason)
+    resources.store.audit_log.begin(entry)
+    resources.store.audit_log.end(entry.id, "done")
+    resources.store.preferences.invalidate()
+    resources.broker.tell_settings_changed()
+    told = "process type %s is disabled: %s; `recovery process-type enable %s` has it started again"
+    log.error(told, process.type, reason, process.type)
+    return True
+
+
+def _error_of(process: Process) -> ErrorInfo:
+    return process.error or ErrorInfo(kind="Unknown", message="why it broke is not known any more")
+
+
 def write_marker(resources: Resources, process: Process) -> bool:
     """Write a broken process's marker, whatever its type says; False if that of its type and key is there, or was
     cleared since it broke. The process is as a majority has it."""
     assert process.state is ProcessState.BROKEN, process.state
-    error = process.error or ErrorInfo(kind="Unknown", message="why it broke is not known any more")
+    error = _error_of(process)
     name = marker_name(process.type, process.key)
     marker = Marker(
         id=name,

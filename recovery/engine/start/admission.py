@@ -152,7 +152,7 @@ def _refusal(resources: Resources, process: Process, markers: bool) -> StartRefu
 def _of_disabled(name: str, disabled: TypeDisabled) -> StartRefused:
     since = f" since {disabled.at:%Y-%m-%d %H:%M:%S} UTC" if disabled.at else ""
     by = f" by {disabled.by}" if disabled.by else ""
-    why = f", for {given.shown(disabled.reason)}" if disabled.reason else ""
+    why = f", for {_short(disabled.reason)!r}" if disabled.reason else ""
     told = f"process type {name} is disabled{since}{by}{why}; nothing was started"
     return StartRefused(f"{told}. `recovery process-type enable {name}` has it started again", name, DISABLED)
 

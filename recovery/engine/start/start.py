@@ -106,7 +106,7 @@ class Starts:
 
     @property
     def _is_refusable(self) -> bool:
-        return self.kind.markers or self.resources.store.preferences.disabled(self.kind.id) is not None
+        return self.kind.keeps_markers or self.resources.store.preferences.disabled(self.kind.id) is not None
 
     def _traced(self, wanted: Process) -> Process:
         with tracing.starting(wanted.type) as span:
@@ -137,12 +137,12 @@ class Starts:
     def _insert(self, wanted: Process) -> Process:
         processes, refusable = self.resources.store.processes, self._is_refusable
         if refusable:
-            check_start(self.resources, wanted, self.kind.markers)
+            check_start(self.resources, wanted, self.kind.keeps_markers)
         process = processes.insert(wanted, self._first_look)
         if process.id == wanted.id or self.abort_replaced is None or not gives_up(process, self.if_exists):
             return process
         if refusable:
-            check_start(self.resources, wanted, self.kind.markers, replacing=True)
+            check_start(self.resources, wanted, self.kind.keeps_markers, replacing=True)
         replace(self.resources, process, wanted, self.abort_replaced)
         return processes.insert(wanted, self._first_look)
 
@@ -190,7 +190,7 @@ class Starts:
         refused: dict[str, InputError] = {}
         if not self._is_refusable:
             return refused
-        check = checking(self.resources, self.kind.markers)
+        check = checking(self.resources, self.kind.keeps_markers)
         for one in batch:
             try:
                 check(one)

@@ -8,6 +8,7 @@ worker that starts replaces what the code says and keeps `overrides`, `blockedAt
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Generic
 
 from pymongo import UpdateOne
@@ -45,6 +46,7 @@ class KeptSettings(Generic[P]):
         """Save what the code of an application says over what it said; what an operator set stays."""
         owner: Document = {"application": literal(application)} if application is not None else {}
         kept = {"overrides": "$overrides", "blockedAt": "$blockedAt", "freed": "$freed", "disabled": "$disabled"}
+        kept["enabledAt"] = "$enabledAt"
         updates = [
             UpdateOne(
                 {"_id": one.id},
@@ -158,9 +160,24 @@ class ProcessTypes(KeptSettings[ProcessTypePreferences]):
         changed = self._collection.update_one({"_id": name, "disabled": None}, [{"$set": {"disabled": said}}])
         return changed.modified_count == 1
 
+    def disable_for_failure(self, name: str, by: str, reason: str, failed_at: datetime) -> bool:
+        """Disable a process type because a process of it failed at this moment.
+
+        Returns:
+            False if the type is disabled already, is not known, or was enabled after the failure.
+        """
+        said = {"at": "$$NOW", "by": literal(by), "reason": literal(reason)}
+        not_since = {"$or": [{"enabledAt": None}, {"enabledAt": {"$lt": failed_at}}]}
+        changed = self._collection.update_one(
+            {"_id": name, "disabled": None, **not_since}, [{"$set": {"disabled": said}}]
+        )
+        return changed.modified_count == 1
+
     def enable(self, name: str) -> bool:
         """Have processes of this type started again; False: it was not disabled, or is not known."""
-        changed = self._collection.update_one({"_id": name, "disabled": {"$ne": None}}, {"$unset": {"disabled": ""}})
+        changed = self._collection.update_one(
+            {"_id": name, "disabled": {"$ne": None}}, [{"$set": {"enabledAt": "$$NOW"}}, {"$unset": "disabled"}]
+        )
         return changed.modified_count == 1
 
 

@@ -22,6 +22,7 @@ import pymongo
 
 from recovery.errors import StoreError
 from recovery.records import ActorPreferences, ProcessTypePreferences, Stored, TypeDisabled
+from recovery.records.preferences import FailureAction
 from recovery.store.driver_errors import translated
 from recovery.store.lifecycle.actors import Actors, ProcessTypes
 
@@ -89,13 +90,16 @@ class CurrentPreferences:
         stored = self._process_types.get(REFRESH_BLOCKED).stored.get(process_type)
         return stored.disabled if stored is not None else None
 
-    def writes_markers(self, process_type: str) -> bool:
-        """Whether a process of this type that breaks leaves a marker. Raises StoreError where that could never be
-        read."""
+    def failure_action(self, process_type: str) -> FailureAction:
+        """Return what is done when a process of this type breaks.
+
+        Raises:
+            StoreError: The settings could never be read.
+        """
         stored = self._process_types.known().stored.get(process_type)
         if stored is None:  # of a worker that has just told of it
             stored = self._process_types.get(0.0).stored.get(process_type)
-        return stored is not None and stored.effective.markers
+        return FailureAction.OFF if stored is None else stored.effective.failure_action
 
     def is_blocked(self, actor: str) -> bool:
         """Whether no task of this actor may be begun. Raises StoreError where that could never be read."""
