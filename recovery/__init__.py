@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from recovery.lazy_imports import exported
 
 if TYPE_CHECKING:
-    from recovery.engine import Actor, LogContext, Recovery, Started, heartbeat
+    from recovery.engine import Actor, LogContext, Recovery, Started, heartbeat, reschedule
     from recovery.errors import (
         ClaimLost,
         CustomIdTaken,
@@ -48,12 +48,13 @@ __all__ = [
     "SettingsError",
     "Started",
     "heartbeat",
+    "reschedule",
 ]
 
 __getattr__ = exported(
     __name__,
     {
-        "engine": "Actor LogContext Recovery Started heartbeat",
+        "engine": "Actor LogContext Recovery Started heartbeat reschedule",
         "errors": (
             "ClaimLost CustomIdTaken InputError ProcessBroken ProcessNotFound RecoveryError ResultTimeout SettingsError"
         ),

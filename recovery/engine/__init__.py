@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from recovery.engine.actors.call import Host
     from recovery.engine.actors.context import heartbeat
     from recovery.engine.actors.log_context import LogContext
+    from recovery.engine.actors.reschedule import reschedule
     from recovery.engine.app import Recovery
     from recovery.engine.apply.complete import finish_process
     from recovery.engine.apply.interruption import list_again
@@ -82,6 +83,7 @@ __all__ = [
     "rebuild_graphs",
     "register",
     "remake_graph",
+    "reschedule",
     "tell",
 ]
 
@@ -91,6 +93,7 @@ __getattr__ = exported(
         "actors.actor": "Actor",
         "actors.call": "Host",
         "actors.context": "heartbeat",
+        "actors.reschedule": "reschedule",
         "actors.log_context": "LogContext",
         "app": "Recovery",
         "isolation": "batch_or_each for_each in_a_line is_of_servers tell",

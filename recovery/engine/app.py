@@ -42,7 +42,7 @@ from recovery.errors import (
     UnknownActor,
     UnknownProcessType,
 )
-from recovery.records import Process, ProcessState, ProcessTypePreferences, given
+from recovery.records import Process, ProcessState, ProcessTypePreferences, RetryOptions, given
 from recovery.records.preferences import setting_names
 from recovery.records.schedule import Plan
 from recovery.records.search_names import encode_labels
@@ -145,7 +145,11 @@ class Recovery:
         if (made := self._connected.get(pid)) is not None:
             return made
         resources = Resources.connect(
-            self.settings, self.catalogues, partial(getattr, self, "version"), self.compatible_with
+            self.settings,
+            self.catalogues,
+            partial(getattr, self, "version"),
+            self.compatible_with,
+            self._strategy_of_task,
         )
         # Threads that come here at the same time all take what the first one made.
         return self._connected.setdefault(pid, (resources, Outbox(resources), Registrar(resources)))
@@ -229,20 +233,18 @@ class Recovery:
         return register
 
     def strategy(self, name: str, strategy: RetryStrategy) -> RetryStrategy:
-        """Give a retry strategy a name, and return it: a task's record keeps the name, and workers find it by that.
+        """Give a retry strategy a name, by which tasks keep it (`actor.options(retry=strategy)`), and return it.
 
-            patient = app.strategy("patient", ByCustomer())
-
-            charge.options(retry=patient).schedule(card)
-
-        A strategy that an actor or this application is registered with has a name already: `actor.NAME`, or
-        `application`. Raises InputError for a name that is taken, and for what is no strategy.
+        One that an actor or the application is registered with has a name. Raises InputError as `NamedStrategies.add`.
         """
         return self.strategies.add(name, strategy)
 
     def _strategy_of(self, settings: Mapping[str, Any], of: str) -> RetryStrategy | None:
         """The strategy of an actor: its own, or the application's where it says nothing of retry."""
         return strategy_of(settings, of) if says_of_retry(settings) else self._strategy
+
+    def _strategy_of_task(self, actor: str, options: RetryOptions) -> RetryStrategy | None:
+        return self.actors[actor].strategy_for(options) if actor in self.actors else None
 
     def _add(self, actor: Actor[P, R]) -> Actor[P, R]:
         check_function(actor.name, actor.function)

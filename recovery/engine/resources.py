@@ -12,7 +12,10 @@ from recovery.store import Store
 
 if TYPE_CHECKING:
     from recovery.queue import Broker, Signer, Turns
-    from recovery.retry import Catalogues
+    from recovery.records import RetryOptions
+    from recovery.retry import Catalogues, RetryStrategy
+
+    StrategyOf = Callable[[str, RetryOptions], RetryStrategy | None]
 
 TURN_LIFETIME = 3.0
 """Seconds that a turn outlives whoever had it: what ends meanwhile waits to be overdue. A turn's step takes a tenth."""
@@ -52,6 +55,9 @@ class Resources:
     """Returns the version of the application. A function, because the version may depend on actors that are registered
     after the first use of these resources."""
 
+    strategy_of: StrategyOf | None = field(default=None, compare=False)
+    """Returns the retry strategy of a task, by its actor and by what the task says itself; None without an
+    application."""
     compatible_with: frozenset[str] = field(default=frozenset(), compare=False)
     """The versions to which tasks may be pinned that the application runs as well."""
 
@@ -62,12 +68,12 @@ class Resources:
         catalogues: Catalogues | None = None,
         version: Callable[[], str] | None = None,
         compatible_with: frozenset[str] = frozenset(),
+        strategy_of: StrategyOf | None = None,
     ) -> Resources:
         """Resources of these settings; connections are made at first use."""
         store = Store(settings, version=version or (lambda: None))
-        return cls(
-            settings, store, Queueing(settings), catalogues, version or (lambda: UNKNOWN_VERSION), compatible_with
-        )
+        known_version = version or (lambda: UNKNOWN_VERSION)
+        return cls(settings, store, Queueing(settings), catalogues, known_version, strategy_of, compatible_with)
 
     @property
     def catalogues(self) -> Catalogues:

@@ -169,6 +169,9 @@ class Decision(OfTask):
     pass_key: str | None = lasts(Until.NEXT_EPOCH)
     attempts: int = lasts(Until.NEXT_EPOCH, 0)
     timeouts: int = lasts(Until.NEXT_LIFE, 0)
+    """Attempts that were lost in a row: since one ended, or the task was restarted."""
+    workers_lost: int | None = lasts(Until.NEXT_LIFE)
+    """Attempts in a row that were lost with their whole workers, which count as no timeout; absent if none."""
     losses: int | None = lasts(Until.NEXT_EPOCH)
     """How often its message was lost and it was queued again for that; absent if never."""
     lost_attempt: LostAttempt | None = lasts(Until.NEXT_LIFE)

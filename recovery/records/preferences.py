@@ -79,6 +79,12 @@ class ActorPreferences(RetrySettings):
     # default worker_timeout a task that always hangs breaks its process after some ten minutes.
     max_work_timeouts: int = 10
     """How many attempts may be lost before the task ends with an error and its process is broken."""
+    lost_initial: float = 1.0
+    """How long a task waits after its second lost attempt in a row. The first is followed by another at once."""
+    lost_coefficient: float = 2.0
+    """By how much each wait after a lost attempt is longer than the one before."""
+    lost_maximum: float = 30.0
+    """The longest wait after a lost attempt."""
     auto_heartbeat: bool = False
     """Move the deadline while the function runs. A hung function then never times out; a dead one does."""
     # Off: a queue that is long for an hour must not end what only waits in it.
@@ -157,7 +163,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 """Settings that are one of these words."""
 RATES = frozenset({"requeue_rate"})
 """Settings in tasks a second."""
-FACTORS = frozenset({"retry_coefficient"})
+FACTORS = frozenset({"retry_coefficient", "lost_coefficient"})
 """Settings that are plain numbers, from 1 on. All others with a fraction are times, in seconds."""
 LARGEST_FACTOR = 1000
 MAY_BE_NONE = frozenset(f"retry_{name}" for name in ("initial", "jitter_least", "jitter_most", "maximum", "total"))

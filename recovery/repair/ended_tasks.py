@@ -14,12 +14,13 @@ from collections.abc import Iterable, Sequence
 from recovery import metrics, tracing
 from recovery.engine import Applied, Ended, Outbox, Resources, ended_portions, is_of_servers, read_each
 from recovery.errors import DamagedRecord
-from recovery.records import ErrorInfo
+from recovery.records import ActorPreferences, ErrorInfo
 from recovery.records.ids import new_pass
 from recovery.repair.changed import Changed, of_each, of_records
+from recovery.retry import reasons
 from recovery.retry.codes import TASK_TIMEOUT, WORK_TIMEOUT
-from recovery.retry.reasons import UNKNOWN, WORKER_LOST
-from recovery.rules import Finding, Repair, Rule, Surroundings
+from recovery.retry.reasons import UNKNOWN, WORKER_LOST, Reason
+from recovery.rules import WORKERS_PER_ATTEMPT, Finding, Repair, Rule, Surroundings
 
 log = logging.getLogger(__name__)
 
@@ -74,22 +75,23 @@ class EndRepairs:
         self._store, self._applying = resources.store, applying
         self.actions = {
             Repair.APPLY: self._apply,
-            Repair.FAIL: self._fail,
             Repair.END_OVERDUE: self._end_overdue,
         }
 
     def _apply(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
         return self._applying.apply([f.record for f in findings])
 
-    def _fail(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
-        alike: dict[tuple[str, str | None], list[str]] = defaultdict(list)
+    def fail(self, rule: Rule, findings: Sequence[Finding], around: Surroundings, why: str = "") -> Changed:
+        """End tasks whose attempts were lost; `why` is what a retry strategy said."""
+        alike: dict[tuple[str, str | None, int], list[str]] = defaultdict(list)
         for finding in findings:
             assert finding.decision is not None
-            alike[finding.decision.actor, finding.decision.last_loss].append(finding.record)
+            key = finding.decision.actor, finding.decision.last_loss, finding.decision.timeouts + 1
+            alike[key].append(finding.record)
         holders = holders_of(findings) if rule is Rule.WORKER_LOST else None
         failed: list[str] = []
-        for (actor, last), ids in alike.items():
-            error = _timeout_error(rule, actor, last, around)
+        for (actor, last, losses), ids in alike.items():
+            error = _timeout_error(rule, around.actor(actor), last, losses, why)
             failed_now = self._store.task_ends.fail(ids, error, new_pass(), holders)
             failed += failed_now
             count_timeouts(actor, len(failed_now))
@@ -137,26 +139,38 @@ def holders_of(findings: Sequence[Finding]) -> list[str]:
     return sorted({f.decision.worker for f in findings if f.decision is not None and f.decision.worker})
 
 
-def _timeout_error(rule: Rule, actor: str, last: str | None, around: Surroundings) -> ErrorInfo:
-    """Why a task ends without a result; `last` says how the process of its last attempt had ended, if that is known."""
-    preferences = around.actor(actor)
-    off = (
-        "it is not idempotent"
-        if preferences.restart_after_work_timeout is None
-        else "restart_after_work_timeout is off"
-    )
-    if preferences.restarts_lost_attempts:
-        why = f"lost {preferences.max_work_timeouts} attempts (max_work_timeouts)"
-        why += f"; the last one's process {last}" if last else ""
-    elif rule is Rule.WORKER_LOST or last:
-        lost = f"'s process {last}" if last else " lost its worker"
-        return _work_timeout(f"{actor}{lost}, and {off}", actor)
+def _timeout_error(rule: Rule, preferences: ActorPreferences, last: str | None, lost: int, why: str) -> ErrorInfo:
+    """Return the error of a task that ends without a result.
+
+    Args:
+        rule: The rule that found its last attempt to be lost.
+        preferences: Its actor's.
+        last: How the process of that attempt had ended, if that is known.
+        lost: Attempts that were lost in a row.
+        why: What a retry strategy said, if one was asked.
+    """
+    actor, is_gone = preferences.id, rule is Rule.WORKER_LOST or last is not None
+    if why:
+        message = f"lost {lost} attempts, and {why}"
+        message += f"; the last one's process {last}" if last else ""
+    elif preferences.restarts_lost_attempts:
+        message = f"lost {preferences.max_work_timeouts} attempts (max_work_timeouts)"
+        if is_gone and last is None:
+            workers = WORKERS_PER_ATTEMPT * preferences.max_work_timeouts
+            message = f"was lost with {workers} workers ({WORKERS_PER_ATTEMPT} for each of max_work_timeouts)"
+        message += f"; the last one's process {last}" if last else ""
     else:
-        why = f"brought no result within {preferences.worker_timeout:g} s, and {off}"
-    return _work_timeout(f"{actor} {why}", actor)
+        off = (
+            "it is not idempotent"
+            if preferences.restart_after_work_timeout is None
+            else "restart_after_work_timeout is off"
+        )
+        if is_gone:
+            ended = f"'s process {last}" if last else " lost its worker"
+            return _work_timeout(f"{actor}{ended}, and {off}", actor, WORKER_LOST)
+        message = f"brought no result within {preferences.worker_timeout:g} s, and {off}"
+    return _work_timeout(f"{actor} {message}", actor, WORKER_LOST if is_gone else reasons.WORK_TIMEOUT)
 
 
-def _work_timeout(message: str, actor: str) -> ErrorInfo:
-    return ErrorInfo(
-        kind="WorkTimeout", message=message, code=WORK_TIMEOUT.number, reason=WORKER_LOST.name, actor=actor
-    )
+def _work_timeout(message: str, actor: str, reason: Reason) -> ErrorInfo:
+    return ErrorInfo(kind="WorkTimeout", message=message, code=WORK_TIMEOUT.number, reason=reason.name, actor=actor)

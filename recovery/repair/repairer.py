@@ -32,35 +32,35 @@ from recovery.repair.damage_repairs import DamageRepairs
 from recovery.repair.diagnosis import RedisLoss
 from recovery.repair.ended_tasks import Applying, EndRepairs, count_timeouts, holders_of
 from recovery.repair.graph_repairs import GraphRepairs
+from recovery.repair.lost_attempts import LostAttempts, Sequel
 from recovery.repair.process_repairs import ProcessRepairs
 from recovery.repair.requeue_pace import RequeuePace
-from recovery.rules import Finding, Repair, Rule, Surroundings
-from recovery.store import LOSSES_WITHOUT_DELAY, Queued, batches
+from recovery.rules import Finding, Repair, Rule, Surroundings, counts_as_loss
+from recovery.store import LOSSES_WITHOUT_DELAY, Counted, Queued, batches
 
 log = logging.getLogger(__name__)
 
 
 class Repairer:
-    """Repairs findings with the steps of the engine. `source` says on whose behalf: it is told with each repair. `pace`
-    is that of requeues; by default one of its own."""
+    """Repairs findings with the steps of the engine. `source` says on whose behalf: it is told with each repair."""
 
-    def __init__(
-        self, resources: Resources, outbox: Outbox, source: str = "auto", pace: RequeuePace | None = None
-    ) -> None:
+    def __init__(self, resources: Resources, outbox: Outbox, source: str = "auto") -> None:
         self._source = source
         self._resources, self._store = resources, resources.store
-        self._pace = pace or RequeuePace(resources.settings.scan_interval)
+        self._pace = RequeuePace(resources.store.requeue_rates, resources.settings.scan_interval)
         self.redis_loss = RedisLoss(resources)
         self._repaired = Repaired()
         applying = Applying(resources, outbox)
+        self._ends, self._lost = EndRepairs(resources, applying), LostAttempts(resources)
         self._actions: dict[Repair, Action] = {
-            Repair.REQUEUE: self._requeue,
+            Repair.REQUEUE: self._follow_loss,
             Repair.ENQUEUE_DUE: self._enqueue_due,
             Repair.REQUEUE_MESSAGE: self._requeue_message,
             Repair.WAIT: self._wait,
             **ProcessRepairs(resources, applying).actions,
             **GraphRepairs(resources).actions,
-            **EndRepairs(resources, applying).actions,
+            **self._ends.actions,
+            Repair.FAIL: self._follow_loss,
             **DamageRepairs(resources, applying).actions,
         }
 
@@ -86,17 +86,69 @@ class Repairer:
                 )  # fmt: skip
         return repaired
 
+    def _follow_loss(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
+        """Do what follows lost attempts: another one at once or later, or the end of the task."""
+        by_sequel: dict[Sequel, list[Finding]] = defaultdict(list)
+        sequels = self._lost.judge(findings, around)
+        for finding in findings:
+            by_sequel[sequels[finding.record]].append(finding)
+        changed = Changed()
+        for sequel, alike in by_sequel.items():
+            if sequel.delay is None:
+                changed += self._ends.fail(rule, alike, around, sequel.why)
+            elif sequel.delay:
+                changed += self._retry_lost_later(rule, alike, sequel.delay)
+            else:
+                changed += self._requeue(rule, alike, around)
+        return changed
+
     def _requeue(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
         requeues = self._store.requeues
-        if rule is Rule.WORKER_LOST:  # in no pace: at most as many as its workers had slots
-            decisions = _decisions(findings)
-            queued = requeues.requeue_worker_lost(list(decisions), holders_of(findings), new_pass())
-        else:
+        changed = Changed()
+        if rule is not Rule.WORKER_LOST:
             decisions = _decisions(self._in_pace(findings, around))
             queued = requeues.timed_out(list(decisions), new_pass(), decisions)
-        for actor, count in Counter(one.actor for one in queued if not decisions[one.id].in_batch).items():
+            self._count_losses(rule, decisions, queued)
+            return self._hand_over(rule, decisions, queued)
+        # A process that died alone is in no pace: it had no more tasks than one slot.
+        of_process = [finding for finding in findings if finding.decision is not None and finding.decision.last_loss]
+        of_worker = [finding for finding in findings if finding not in of_process]
+        # What is left keeps its place: the next scan finds it with the same worker.
+        of_worker, _ = self._pace.split(of_worker, around, counts_left=False)
+        by_count: dict[Counted, list[Finding]] = {"timeouts": [], "workersLost": []}
+        for finding in [*of_process, *of_worker]:
+            decision = finding.decision
+            is_counted = decision is not None and (decision.in_batch or counts_as_loss(rule, decision))
+            by_count["timeouts" if is_counted else "workersLost"].append(finding)
+        for counted, alike in by_count.items():
+            decisions, holders = _decisions(alike), holders_of(alike)
+            queued = requeues.requeue_worker_lost(list(decisions), holders, new_pass(), counted) if alike else []
+            self._count_losses(rule, decisions, queued)
+            changed += self._hand_over(rule, decisions, queued)
+        return changed
+
+    def _retry_lost_later(self, rule: Rule, findings: Sequence[Finding], seconds: float) -> Changed:
+        decisions = _decisions(findings)
+        holders = holders_of(findings) if rule is Rule.WORKER_LOST else None
+        delayed = self._store.requeues.delay_lost(list(decisions), seconds, new_pass(), holders)
+        for actor, count in Counter(decisions[key].actor for key in delayed).items():
             count_timeouts(actor, count)
-        return self._hand_over(rule, decisions, queued)
+        self._store.graphs.touch({split_record_id(key)[0] for key in delayed})
+        for key in delayed:
+            told = "%s %s: attempt %d was lost (%s), %d in a row; the next in %g s"
+            log.warning(
+                told, decisions[key].actor, key, decisions[key].attempts, decisions[key].last_loss or rule.value,
+                decisions[key].timeouts + 1, seconds,
+            )  # fmt: skip
+        return of_records(delayed)
+
+    def _count_losses(self, rule: Rule, decisions: Mapping[str, Decision], queued: Sequence[Queued]) -> None:
+        """Count lost attempts; of a batch one for each holder, because only one of its tasks had begun."""
+        lost = [decisions[one.id] for one in queued]
+        counts = Counter(one.actor for one in lost if counts_as_loss(rule, one))
+        counts.update({one.worker: one.actor for one in lost if one.in_batch}.values())
+        for actor, count in counts.items():
+            count_timeouts(actor, count)
 
     def _enqueue_due(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
         if early := {key for key, decision in _decisions(findings).items() if _is_early(decision, around.now)}:

@@ -4,28 +4,18 @@ Without a rate tasks are requeued as fast as the database takes it. A requeue mo
 and what waits in a queue is not queued twice, so a storm makes no queue longer than its tasks. If that is too fast for
 what an actor calls, its rate lets some tasks through now. The rest gets new deadlines, in the order of need, as far off
 as the rate asks for, each at random in its place. Such a deadline is marked (`Decision.paced_to`), so that nobody
-advances it, and nobody counts it again: what was postponed comes before what was not. Each process that scans keeps the
-rate for itself, so several at once may be as many times as fast.
+advances it, and nobody counts it again: what was postponed comes before what was not. The rate is the whole cluster's:
+all that scan, and all that work at operations, take from one budget (`store.lifecycle.requeue_rates`).
 """
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recovery.rules import Finding, Surroundings
-
-
-@dataclass(slots=True)
-class _Budget:
-    """Of one actor: what may be handed over now, what has been postponed, and what of that once more."""
-
-    allowed: float
-    at: float
-    postponed: float = 0.0
-    again: float = 0.0
+from recovery.store.lifecycle.requeue_rates import RequeueRates
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +29,19 @@ class Later:
 
 
 class RequeuePace:
-    """Splits a page of findings into what is done now and what is postponed. Not safe for threads."""
+    """Splits a page of findings into what is done now and what is postponed."""
 
-    def __init__(self, interval: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, rates: RequeueRates, interval: float = 1.0) -> None:
         """`interval` is that of the scans, in seconds: what it brings may be used at once."""
-        self._interval, self._clock = max(1.0, interval), clock
-        self._budgets: dict[str, _Budget] = {}
+        self._rates, self._interval = rates, max(1.0, interval)
 
-    def split(self, findings: Sequence[Finding], around: Surroundings) -> tuple[list[Finding], list[Later]]:
-        """What may be handed over now; and the rest, by actor."""
+    def split(
+        self, findings: Sequence[Finding], around: Surroundings, *, counts_left: bool = True
+    ) -> tuple[list[Finding], list[Later]]:
+        """Return what may be requeued now; and the rest, by actor.
+
+        `counts_left`: whether the rest is to get new deadlines, and so is counted before what comes after it.
+        """
         by_actor: dict[str, list[Finding]] = defaultdict(list)
         now: list[Finding] = []
         for finding in findings:
@@ -56,34 +50,22 @@ class RequeuePace:
                 by_actor[finding.decision.actor].append(finding)
             else:
                 now.append(finding)
-        later = []
+        later: list[Later] = []
         for actor, wanted in by_actor.items():
             rate = around.actor(actor).requeue_rate
-            budget = self._refilled(actor, rate)
-            wanted.sort(key=_is_fresh)  # of each kind those first that were
-            count = min(len(wanted), int(budget.allowed))
-            budget.allowed -= count
-            now += wanted[:count]
-            again = [f.record for f in wanted[count:] if not _is_fresh(f)]
-            rest = [f.record for f in wanted[count:] if _is_fresh(f)]
-            if again:
-                least, budget.again = budget.again / rate, budget.again + len(again)
-                later.append(Later(actor, again, least, budget.again / rate))
-            if rest:
-                least, budget.postponed = budget.postponed / rate, budget.postponed + len(rest)
-                later.append(Later(actor, rest, least, budget.postponed / rate))
+            again = [finding for finding in wanted if not _is_fresh(finding)]
+            fresh = [finding for finding in wanted if _is_fresh(finding)]
+            granted = self._rates.take(
+                actor, rate, self._interval, again=len(again), fresh=len(fresh), counts_left=counts_left
+            )
+            now += [*again, *fresh][: granted.count]
+            left_again = again[granted.count :]
+            left_fresh = fresh[max(0, granted.count - len(again)) :]
+            for left, before in ((left_again, granted.again), (left_fresh, granted.fresh)):
+                if left:
+                    ids = [finding.record for finding in left]
+                    later.append(Later(actor, ids, before / rate, (before + len(left)) / rate))
         return now, later
-
-    def _refilled(self, actor: str, rate: float) -> _Budget:
-        """What an interval brings is for use within it, and is not saved up, but for one. What was postponed is due."""
-        now, most = self._clock(), max(rate * self._interval, 1.0)
-        budget = self._budgets.setdefault(actor, _Budget(most, now))
-        earned = (now - budget.at) * rate
-        budget.allowed = min(most, budget.allowed + earned)
-        budget.postponed = max(0.0, budget.postponed - earned)
-        budget.again = max(0.0, budget.again - earned)
-        budget.at = now
-        return budget
 
 
 def _is_fresh(finding: Finding) -> bool:

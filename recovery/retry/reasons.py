@@ -103,6 +103,9 @@ RESOURCE_BUSY = Reason(
 WORKER_LOST = Reason(
     "WORKER_LOST", False, False, _NETWORK, "the worker ended before the attempt did: nobody knows how far it came"
 )
+WORK_TIMEOUT = Reason(
+    "WORK_TIMEOUT", False, False, _NETWORK, "the attempt brought no result in time: nobody knows how far it came"
+)
 NOT_PRIMARY = Reason("NOT_PRIMARY", True, False, _RESPONSE, "this MongoDB is not the primary, and refused it")
 STATE_CHANGED_IN_FLIGHT = Reason(
     "STATE_CHANGED_IN_FLIGHT", False, False, _NETWORK, "MongoDB stepped down or shut down while it was at it"
@@ -126,7 +129,7 @@ HTTP_REQUEST_TIMEOUT = Reason(
 HTTP_GATEWAY = Reason("HTTP_GATEWAY", False, False, _NETWORK, "a 5xx after which nobody knows how far the server came")
 
 OURS = (
-    TIMEOUT_IN_FLIGHT, RESOURCE_BUSY, WORKER_LOST, NOT_PRIMARY, STATE_CHANGED_IN_FLIGHT, WRITE_CONFLICT,
+    TIMEOUT_IN_FLIGHT, RESOURCE_BUSY, WORKER_LOST, WORK_TIMEOUT, NOT_PRIMARY, STATE_CHANGED_IN_FLIGHT, WRITE_CONFLICT,
     SERVER_OVERLOADED, REDIS_LOADING, REDIS_READ_ONLY, REDIS_OUT_OF_MEMORY, REDIS_BUSY, REDIS_CLUSTER_MOVING,
     HTTP_TOO_MANY_REQUESTS, HTTP_SERVICE_UNAVAILABLE, HTTP_REQUEST_TIMEOUT, HTTP_GATEWAY,
 )  # fmt: skip

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from recovery.rules.findings import Finding, Repair, Rule, Snapshot, Surroundings
     from recovery.rules.process_rules import judge_process, of_aborted
     from recovery.rules.redo_plan import Link, Redo, redo_of
-    from recovery.rules.task_rules import OF_SINGLE_TASKS, judge_decision
+    from recovery.rules.task_rules import OF_SINGLE_TASKS, WORKERS_PER_ATTEMPT, counts_as_loss, judge_decision
     from recovery.rules.times import is_late
 
 __all__ = [
     "CATALOGUE",
     "OF_SINGLE_TASKS",
     "SPOILT",
+    "WORKERS_PER_ATTEMPT",
     "Finding",
     "Link",
     "Redo",
@@ -33,6 +34,7 @@ __all__ = [
     "RuleExplanation",
     "Snapshot",
     "Surroundings",
+    "counts_as_loss",
     "droppable",
     "foreign_id",
     "graph_of",
@@ -53,7 +55,7 @@ __getattr__ = exported(
     {
         "failure_map": "CATALOGUE RuleExplanation",
         "damaged_records": "SPOILT droppable foreign_id not_judged state_shown",
-        "task_rules": "OF_SINGLE_TASKS judge_decision",
+        "task_rules": "OF_SINGLE_TASKS WORKERS_PER_ATTEMPT counts_as_loss judge_decision",
         "derived_graph": "graph_of is_intact says still_to_come",
         "findings": "Finding Repair Rule Snapshot Surroundings",
         "process_rules": "judge_process of_aborted",

@@ -40,7 +40,7 @@ def work_timeout(decision: Decision, around: Surroundings) -> Finding | None:
         return None
     assert decision.recovery_time is not None
     evidence = f"working for {decision.worker}, deadline {_clock(decision.recovery_time, 'microseconds')} past"
-    return Finding(Rule.WORK_TIMEOUT, decision.id, _after_timeout(decision, around), evidence, decision)
+    return Finding(Rule.WORK_TIMEOUT, decision.id, _after_loss(Rule.WORK_TIMEOUT, decision, around), evidence, decision)
 
 
 def worker_lost(decision: Decision, around: Surroundings) -> Finding | None:
@@ -48,7 +48,7 @@ def worker_lost(decision: Decision, around: Surroundings) -> Finding | None:
     if not around.is_lost(decision.worker):
         return None
     evidence = f"working for {decision.worker}, which is gone"
-    return Finding(Rule.WORKER_LOST, decision.id, _after_timeout(decision, around), evidence, decision)
+    return Finding(Rule.WORKER_LOST, decision.id, _after_loss(Rule.WORKER_LOST, decision, around), evidence, decision)
 
 
 def due(decision: Decision, around: Surroundings) -> Finding | None:
@@ -124,10 +124,27 @@ def _clock(moment: datetime, precision: str = "seconds") -> str:
     return moment.time().isoformat(precision)
 
 
-def _after_timeout(decision: Decision, around: Surroundings) -> Repair:
+def counts_as_loss(rule: Rule, decision: Decision) -> bool:
+    """Return whether a lost attempt counts against its task.
+
+    One in a batch does not: perhaps it had not begun. One that was lost with its whole worker does not: nothing shows
+    that the task had a part in that.
+    """
+    return not decision.in_batch and (rule is Rule.WORK_TIMEOUT or decision.last_loss is not None)
+
+
+WORKERS_PER_ATTEMPT = 3
+"""Whole workers that a task may lose for each attempt that it may lose. Even a task that ends its machine each time has
+an end."""
+
+
+def _after_loss(rule: Rule, decision: Decision, around: Surroundings) -> Repair:
     actor = around.actor(decision.actor)
     if not actor.restarts_lost_attempts:
         return Repair.FAIL
-    # Of a batch it counts no timeout: perhaps it had not begun.
-    counts = not decision.in_batch
-    return Repair.FAIL if counts and decision.timeouts + 1 >= actor.max_work_timeouts else Repair.REQUEUE
+    if counts_as_loss(rule, decision):
+        is_last = decision.timeouts + 1 >= actor.max_work_timeouts
+    else:
+        lost = (decision.workers_lost or 0) + 1
+        is_last = not decision.in_batch and lost >= WORKERS_PER_ATTEMPT * actor.max_work_timeouts
+    return Repair.FAIL if is_last else Repair.REQUEUE

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from recovery.store.lifecycle.process_deadlines import MarkerDue
     from recovery.store.lifecycle.processes import Processes
     from recovery.store.lifecycle.queues import Queues
-    from recovery.store.lifecycle.requeues import LOSSES_WITHOUT_DELAY, Requeues
+    from recovery.store.lifecycle.requeue_rates import RequeueRates
+    from recovery.store.lifecycle.requeues import LOSSES_WITHOUT_DELAY, Counted, Requeues
     from recovery.store.lifecycle.schedules import Schedules
     from recovery.store.lifecycle.task_deadlines import TaskDeadlines
     from recovery.store.lifecycle.task_ends import TaskEnds
@@ -73,6 +74,7 @@ __all__ = [
     "PORTION_TASKS",
     "TASK_BYTES",
     "ActorQueue",
+    "Counted",
     "Finished",
     "GraphView",
     "Group",
@@ -98,7 +100,7 @@ __getattr__ = exported(
         "lifecycle.decisions": "Queued queued",
         "lifecycle.graphs": "Finished GraphView",
         "lifecycle.process_deadlines": "MarkerDue",
-        "lifecycle.requeues": "LOSSES_WITHOUT_DELAY",
+        "lifecycle.requeues": "LOSSES_WITHOUT_DELAY Counted",
         "operators.interruption_records": "Group Selection",
         "operators.restarts": "Restarted",
         "splitting": "PORTION_BYTES batches portions",
@@ -141,6 +143,7 @@ class Store:
     markers: Markers = of_collection("lifecycle.markers:Markers", schema.MARKERS)
     workers: Workers = of_collection("lifecycle.workers:Workers", schema.WORKERS)
     queues: Queues = of_database("lifecycle.queues:Queues")
+    requeue_rates: RequeueRates = of_collection("lifecycle.requeue_rates:RequeueRates", schema.QUEUES)
     actors: Actors = of_collection("lifecycle.actors:Actors", schema.ACTORS)
     process_types: ProcessTypes = of_collection("lifecycle.actors:ProcessTypes", schema.PROCESS_TYPES)
     preferences: CurrentPreferences = part(

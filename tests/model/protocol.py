@@ -210,6 +210,8 @@ def _task_rules(world: World, task: str) -> Iterator[Step[World]]:
         yield (rule, task), queued._replace(queue=queued.queue | {(task, pas + 1)}), False
         if state != "queued":
             yield (rule, task, "cut off before the push"), queued, True
+    if state == "running" and pas < MAX_PASS:  # a further loss in a row
+        yield ("WORK_TIMEOUT later", task), _set(world, task, Decision("delayed", pas + 1)), False
     if pas == MAX_PASS:  # the model's passes are used up: the same one again
         again = _set(world, task, Decision("queued", pas))._replace(queue=world.queue | {(task, pas)})
         if state == "queued" and (task, pas) not in world.queue:

@@ -152,6 +152,9 @@ OF_RULES: dict[str, dict[str, Callable[[Case], object]]] = {
         "requeue_worker_lost": lambda case: case.store.requeues.requeue_worker_lost([case.key], [HOLDER], new_pass()),
         "requeue_given_back": lambda case: case.store.requeues.requeue_given_back([case.key], [HOLDER], new_pass()),
     },
+    "WORK_TIMEOUT later": {
+        "delay_lost": lambda case: case.store.requeues.delay_lost([case.key], HOUR, new_pass()),
+    },
     "MESSAGE_LOST": {
         "requeue_message_lost": lambda case: case.store.requeues.requeue_message_lost(
             [case.key], case.store.now(), new_pass()
@@ -243,6 +246,7 @@ STEPS: dict[str, set[str]] = {
     "Graphs.apply": {"apply"},
     "Requeues.enqueue_ready": {"enqueue"},
     "Requeues.timed_out": {"WORK_TIMEOUT"},
+    "Requeues.delay_lost": {"WORK_TIMEOUT later"},
     "UndecidedAttempts.retry_later": {"retry later"},
     "Requeues.enqueue_due": {"DUE"},
     "Processes.finish": {"finish the process, if it is complete"},
@@ -365,7 +369,7 @@ def _bring_on(real: Tied) -> None:
 def _not_taken(fails: str, by_message: bool) -> set[str]:
     """Steps that such a process does not take if it is not cut off."""
     ends_well = fails not in ("parent", "child")
-    unused = {"Requeues.timed_out", "Processes.break_" if ends_well else "Processes.finish"}
+    unused = {"Requeues.timed_out", "Requeues.delay_lost", "Processes.break_" if ends_well else "Processes.finish"}
     unused |= set() if fails.endswith("at first") else {"UndecidedAttempts.retry_later", "Requeues.enqueue_due"}
     unused |= {"Decisions.claim_ready"} if by_message else {"Requeues.enqueue_ready"}
     if fails == "parent":

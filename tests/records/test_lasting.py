@@ -19,7 +19,7 @@ def test_what_ends_later_forgets_what_ends_sooner() -> None:
     attempt, life, epoch = (set(forgotten(until)) for until in Until)
     assert attempt < life < epoch
     assert attempt == {"worker", "inBatch"}
-    assert life - attempt == {"outcome", "children", "lostAttempt", "retry", "refused", "alone"}
+    assert life - attempt == {"outcome", "children", "lostAttempt", "workersLost", "retry", "refused", "alone"}
 
 
 def test_counts_begin_anew() -> None:

@@ -11,7 +11,7 @@ import pytest
 from recovery.records import Decision, DecisionState
 from recovery.records.ids import child_task_id, new_process_id, record_id
 from recovery.repair import look_around
-from recovery.repair.requeue_pace import RequeuePace
+from recovery.repair.requeue_pace import Later, RequeuePace
 from recovery.rules import Finding, Repair, Rule, judge_decision
 from recovery.scan import DecisionScanner
 from tests.queues import polled_and_empty
@@ -20,45 +20,81 @@ from tests.store.writing import put
 from tests.world import World
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def findings(actor: str, count: int) -> list[Finding]:
     made = (Decision(id=f"p/{actor}{n:05d}", actor=actor) for n in range(count))
     return [Finding(Rule.WORK_TIMEOUT, one.id, Repair.REQUEUE, "", one) for one in made]
 
 
-def test_without_a_rate_all_is_done_now() -> None:
+def pace(world: World) -> RequeuePace:
+    return RequeuePace(world.store.requeue_rates)
+
+
+def pass_by(world: World, seconds: float) -> None:
+    """Have this time pass for all budgets, but not the moments that the test itself takes."""
+    earlier = {"$subtract": ["$$NOW", round(1000 * seconds)]}
+    world.store.database["queues"].update_many({}, [{"$set": {"pace.at": earlier}}])
+
+
+def near(later: Later, least: float, most: float) -> bool:
+    """Whether these are about the bounds: while a test runs, a budget earns a little."""
+    return least - 0.3 <= later.least <= least and most - 0.3 <= later.most <= most
+
+
+def test_without_a_rate_all_is_done_now(world: World) -> None:
     wanted = findings("free", 1000)
-    assert RequeuePace().split(wanted, around()) == (wanted, [])
+    assert pace(world).split(wanted, around()) == (wanted, [])
+    assert world.store.database["queues"].find_one({"_id": "free"}) is None
 
 
-def test_what_is_over_the_rate_is_put_off_in_the_order_of_need() -> None:
-    clock = Clock()
-    pace, limited = RequeuePace(clock=clock), around(actor={"requeue_rate": 10.0})
+def test_what_is_over_the_rate_is_put_off_in_the_order_of_need(world: World) -> None:
+    limited = around(actor={"requeue_rate": 10.0})
     wanted = findings("add", 35)
-    now, (later,) = pace.split(wanted, limited)
+    now, (later,) = pace(world).split(wanted, limited)
     assert now == wanted[:10]
     assert later.ids == [one.record for one in wanted[10:]]
     assert (later.least, later.most) == (0.0, 2.5)
     # Another page of the same storm comes after those.
-    now, (after,) = pace.split(findings("add", 20), limited)
-    assert (now, after.least, after.most) == ([], 2.5, 4.5)
-    clock.now = 2.0
-    now, (rest,) = pace.split(findings("add", 11), limited)
-    assert (len(now), rest.least) == (10, 2.5), "what two seconds brought, but no more than one's at once"
+    pass_by(world, 0)
+    now, (after,) = pace(world).split(findings("add", 20), limited)
+    assert now == [] and near(after, 2.5, 4.5)
+    pass_by(world, 2.0)
+    now, (rest,) = pace(world).split(findings("add", 11), limited)
+    assert len(now) == 10 and near(rest, 2.5, 2.6), "what two seconds brought, but no more than one's at once"
 
 
-def test_a_rate_below_one_lets_one_through_at_a_time() -> None:
-    clock = Clock()
-    pace, limited = RequeuePace(clock=clock), around(actor={"requeue_rate": 0.1})
+def test_two_scanners_in_two_workers_have_one_budget(world: World) -> None:
+    """With `requeue_rate=10/s` the cluster requeues 10 a second, not 20."""
+    limited = around(actor={"requeue_rate": 10.0})
+    one, other = pace(world), RequeuePace(World(world.settings).store.requeue_rates)
+    done = []
+    for _ in range(5):
+        done.append(sum(len(each.split(findings("add", 100), limited)[0]) for each in (one, other)))
+        pass_by(world, 1.0)
+    assert done == [10, 10, 10, 10, 10]
+
+
+def test_what_keeps_its_place_is_not_counted(world: World) -> None:
+    limited = around(actor={"requeue_rate": 10.0})
+    assert len(pace(world).split(findings("add", 500), limited, counts_left=False)[0]) == 10
+    pass_by(world, 0)
+    assert near(pace(world).split(findings("add", 10), limited)[1][0], 0.0, 1.0)
+
+
+def test_a_budget_that_another_program_damaged_begins_anew(world: World) -> None:
+    limited = around(actor={"requeue_rate": 10.0})
+    for damaged in ("full", {"at": "now", "allowed": "many", "fresh": [1]}, {"allowed": float("nan")}):
+        world.store.database["queues"].replace_one({"_id": "add"}, {"pace": damaged}, upsert=True)
+        assert len(pace(world).split(findings("add", 35), limited)[0]) <= 10
+        pass_by(world, 1)
+        assert len(pace(world).split(findings("add", 35), limited)[0]) <= 10
+
+
+def test_a_rate_below_one_lets_one_through_at_a_time(world: World) -> None:
+    limited = around(actor={"requeue_rate": 0.1})
     counts = []
-    for clock.now in range(0, 31, 5):
-        counts.append(len(pace.split(findings("add", 3), limited)[0]))
+    for _ in range(7):
+        counts.append(len(pace(world).split(findings("add", 3), limited)[0]))
+        pass_by(world, 5)
     assert counts == [1, 0, 1, 0, 1, 0, 1]
 
 
@@ -110,19 +146,18 @@ def postponed(found: list[Finding]) -> list[Finding]:
     return list(paced)
 
 
-def test_what_was_postponed_comes_first_and_is_counted_once() -> None:
-    clock = Clock()
-    pace, limited = RequeuePace(clock=clock), around(actor={"requeue_rate": 10.0})
-    pace.split(findings("add", 1000), limited)
-    clock.now = 1.0
+def test_what_was_postponed_comes_first_and_is_counted_once(world: World) -> None:
+    limited = around(actor={"requeue_rate": 10.0})
+    pace(world).split(findings("add", 1000), limited)
+    pass_by(world, 1.0)
     mine, fresh = postponed(findings("add", 12)), findings("add", 30)
-    now, (again, rest) = pace.split([*fresh, *mine], limited)
+    now, (again, rest) = pace(world).split([*fresh, *mine], limited)
     assert now == mine[:10]
     assert again.ids == [one.record for one in mine[10:]]
-    assert (again.least, again.most) == (0.0, 0.2), "a moment later, and not behind the other 980"
-    assert (rest.least, rest.most) == (98.0, 101.0)
-    clock.now = 2.0
-    assert pace.split(findings("add", 11), limited)[1][0].least == 100.0, "those had been counted"
+    assert near(again, 0.0, 0.2), "a moment later, and not behind the other 980"
+    assert near(rest, 98.0, 101.0)
+    pass_by(world, 1.0)
+    assert near(pace(world).split(findings("add", 11), limited)[1][0], 100.0, 100.1), "those had been counted"
 
 
 PACED = 200

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.records import Decision, DecisionState, Outcome
+from recovery.records import Decision, DecisionState, LostAttempt, Outcome
 from recovery.rules import Repair, Rule, Surroundings, judge_decision
 from tests.examples import examples
 from tests.rules.surroundings import (
@@ -327,7 +327,14 @@ def test_an_empty_queue_proves_nothing_of_a_message_on_its_way(age: timedelta, p
     assert (found is not None) == lost
 
 
-@pytest.mark.parametrize("surroundings", [around, lambda **c: around(lost_workers=frozenset({"w1"}), **c)])
+KILLED = LostAttempt(attempt=0, how="was ended by signal 9 (SIGKILL)")
+
+
+@pytest.mark.parametrize(
+    ("surroundings", "lost_attempt"),
+    [(around, None), (around, KILLED), (lambda **c: around(lost_workers=frozenset({"w1"}), **c), KILLED)],
+    ids=["timed out", "killed, and seen late", "killed"],
+)
 @pytest.mark.parametrize(
     ("actor", "timeouts", "repair"),
     [
@@ -341,12 +348,24 @@ def test_an_empty_queue_proves_nothing_of_a_message_on_its_way(age: timedelta, p
     ],
 )
 def test_an_attempt_that_is_lost_for_good(
-    surroundings: Any, actor: dict[str, Any] | None, timeouts: int, repair: Repair
+    surroundings: Any, lost_attempt: LostAttempt | None, actor: dict[str, Any] | None, timeouts: int, repair: Repair
 ) -> None:
-    lost = decision(WORKING, worker="w1#7", recovery_time=LONG_AGO, timeouts=timeouts)
+    lost = decision(WORKING, worker="w1#7", recovery_time=LONG_AGO, timeouts=timeouts, lost_attempt=lost_attempt)
     found = judge_decision(lost, surroundings(actor=actor))
     assert found is not None
     assert found.repair is repair
+
+
+@pytest.mark.parametrize(
+    ("workers_lost", "timeouts", "repair"),
+    [(None, 9, Repair.REQUEUE), (28, 0, Repair.REQUEUE), (29, 0, Repair.FAIL), (500, 0, Repair.FAIL)],
+)
+def test_an_attempt_that_is_lost_with_its_worker(workers_lost: int | None, timeouts: int, repair: Repair) -> None:
+    """It does not count against the task, which has an end all the same."""
+    lost = decision(WORKING, worker="w1#7", timeouts=timeouts, workers_lost=workers_lost)
+    found = judge_decision(lost, around(lost_workers=frozenset({"w1"})))
+    assert found is not None
+    assert (found.rule, found.repair) == (Rule.WORKER_LOST, repair)
 
 
 FORCED = {"task_timeout": 60, "force_finish_after_task_timeout": True}

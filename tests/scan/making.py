@@ -55,15 +55,15 @@ def scanner(world: World, name: str) -> Scanner[Any]:
     return SCANNERS[name](world)
 
 
-def overdue(world: World, state: DecisionState, count: int = 1, **changes: Any) -> list[Decision]:
-    """Decisions of the actor `add`, each with its process, whose deadlines are past."""
+def overdue(world: World, state: DecisionState, count: int = 1, *, first: int = 0, **changes: Any) -> list[Decision]:
+    """Decisions of the actor `add`, each with its process, whose deadlines are past; numbered from `first` on."""
     past = world.store.now() - DAY
     made = [
         Decision(
             id=start_of(n), actor="add", state=state, pass_key="old", queued_at=past, recovery_time=past,
             worker="w#1" if state is DecisionState.WORKING else None,
         ).evolve(**changes)
-        for n in range(count)
+        for n in range(first, first + count)
     ]  # fmt: skip
     put(world.store, *made)
     register(world, made)

@@ -42,7 +42,8 @@ def test_claims_of_a_silent_worker_are_requeued(world: World) -> None:
     assert states(world) == ["queued"] * 5
     assert world.redis.llen("add") == 5
     assert [w.id for w in world.store.workers.all()] == ["alive"]
-    assert {d["timeouts"] for d in world.store.database["decisions"].find()} == {1}
+    counts = {(d.get("timeouts"), d.get("workersLost")) for d in world.store.database["decisions"].find()}
+    assert counts == {(0, 1)}, "a worker that is gone as a whole says nothing about its tasks"
 
 
 def test_claims_of_others_are_left_alone(world: World) -> None:
@@ -83,13 +84,13 @@ def test_who_may_not_judge_does_not(world: World) -> None:
 
 
 def test_a_poison_task_ends_after_so_many_workers(world: World) -> None:
-    claimed(world, timeouts=9)
+    claimed(world, workers_lost=29)
     worker(world, "w", silent=True)
     assert scanner(world, "workers").run_once().repaired == {Rule.WORKER_LOST: 1}
     process = world.process(process_of(0))
     assert process.state is ProcessState.BROKEN
     assert process.error is not None
-    assert process.error.message == "add lost 10 attempts (max_work_timeouts)", "and nothing is known of the last one"
+    assert process.error.message == "add was lost with 30 workers (3 for each of max_work_timeouts)"
 
 
 KILLED = "was ended by signal 9 (SIGKILL)"
@@ -99,7 +100,7 @@ KILLED = "was ended by signal 9 (SIGKILL)"
     ("attempt", "restart", "told"),
     [
         (10, True, f"add lost 10 attempts (max_work_timeouts); the last one's process {KILLED}"),
-        (9, True, "add lost 10 attempts (max_work_timeouts)"),
+        (9, True, "add was lost with 30 workers (3 for each of max_work_timeouts)"),
         (10, False, f"add's process {KILLED}, and restart_after_work_timeout is off"),
         (9, False, "add lost its worker, and restart_after_work_timeout is off"),
     ],
@@ -108,7 +109,7 @@ def test_how_the_last_attempts_process_ended_is_told(world: World, attempt: int,
     """And nothing of the one before, where nobody knows how the last one's did."""
     world.tell()
     world.store.actors.override("add", {"restart_after_work_timeout": restart})
-    claimed(world, timeouts=9, attempts=10)
+    claimed(world, timeouts=9, workers_lost=29, attempts=10)
     world.store.decisions.note_lost("w#7", KILLED)
     world.store.database["decisions"].update_one({}, {"$set": {"lostAttempt.attempt": attempt}})
     worker(world, "w", silent=True)

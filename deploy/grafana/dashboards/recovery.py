@@ -78,10 +78,13 @@ LOST = Section(
     (
         Panel(
             "Attempts lost, by actor",
-            "Attempts that timed out or whose worker was gone, of the ten actors with the most. A few at each crash "
-            "are normal.",
+            "Attempts that timed out or whose worker was gone: of all actors together, and of the ten with the most. A "
+            "few at each crash are normal.",
             Unit.PER_SECOND,
-            (Query(top(rate("recovery_actor_work_timeouts_total", "actor", _ACTOR)), "{{actor}}"),),
+            (
+                Query("sum(rate(recovery_work_timeouts_total[$__rate_interval]))", "all actors"),
+                Query(top(rate("recovery_actor_work_timeouts_total", "actor", _ACTOR)), "{{actor}}"),
+            ),
             to=_PROCESSES,
             nothing="none",
             runbook="RecoveryAttemptsLost",

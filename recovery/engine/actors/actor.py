@@ -147,6 +147,15 @@ class Actor(Generic[P, R]):
         text = None if context is None else _context_text(context, self.name)
         return replace(self, _eta=eta, _delay=seconds, _fallible=fallible, _retry=own, _context=text)
 
+    def strategy_for(self, options: RetryOptions) -> RetryStrategy | None:
+        """Return the strategy that decides about a task with these options: the task's own, else this actor's.
+
+        None for a policy. A strategy that this application does not have is replaced by the actor's.
+        """
+        if options.strategy is not None:
+            return self.strategies.find(options.strategy) or self.strategy
+        return None if options.initial is not None else self.strategy
+
     @property
     def start_options(self) -> tuple[RetryOptions | None, str | None]:
         """What a process that is started with this is told about retry. Raises InputError for options that only a

@@ -41,7 +41,7 @@ class Attempt:
         self.decision = decision
         self.preferences = preferences
         self.lost = threading.Event()
-        self._store = store
+        self.store = store
         self._pid = os.getpid()
         self._children: dict[str, Child] = {}
         self.size = 0
@@ -118,7 +118,7 @@ class Attempt:
         pass_key = self.decision.pass_key
         assert pass_key is not None
         timeout, limit = self.preferences.worker_timeout, self.preferences.task_limit
-        held = self._store.decisions.extend(self.decision.id, pass_key, timeout, limit)
+        held = self.store.decisions.extend(self.decision.id, pass_key, timeout, limit)
         if not held:
             self.lost.set()
         return held

@@ -28,7 +28,6 @@ from recovery.engine.resources import Resources
 from recovery.errors import DamagedRecord
 from recovery.log_lines import LINES
 from recovery.records import Decision, RetryOptions
-from recovery.retry import RetryStrategy
 from recovery.retry.attempts import Answer, RetryRefusal, Terms, answer
 from recovery.retry.catalogue import known_to_caller
 from recovery.retry.codes import RETRIES_EXHAUSTED
@@ -111,11 +110,16 @@ def _answer(
     store = resources.store
     now = store.now()
     task, context = _of_task(resources, decision)
+    if task.strategy is not None and actor.strategies.find(task.strategy) is None:
+        log.warning(
+            "%s %s: this application has no strategy named %s, which the task asks for; its actor's decides",
+            actor.name, decision.id, task.strategy,
+        )  # fmt: skip
     if is_named(task.retryable, ran.types, found.code):
         found = known_to_caller(found)
         ran = replace(ran, found=found)
     terms = Terms(
-        preferences.idempotent, (task, own), _strategy(actor, task, decision), context, _remaining(actor, decision, now)
+        preferences.idempotent, (task, own), actor.strategy_for(task), context, _remaining(actor, decision, now)
     )
     if found.is_retriable:
         terms = replace(terms, options=(task, own, _of_process_type(resources, here, decision)))
@@ -128,20 +132,6 @@ def _answer(
                 raise
             told = f"the strategy {type(terms.strategy).__name__} raised {type(end).__name__}"
             return ran, Answer(refusal=RetryRefusal.STRATEGY, why=told)
-
-
-def _strategy(actor: Actor[..., Any], task: RetryOptions, decision: Decision) -> RetryStrategy | None:
-    """Return the strategy that decides: the task's, else its actor's. A policy of the task's own replaces the actor's
-    strategy."""
-    if task.strategy is None:
-        return None if task.initial is not None else actor.strategy
-    if (strategy := actor.strategies.find(task.strategy)) is None:
-        log.warning(
-            "%s %s: this application has no strategy named %s, which the task asks for; its actor's decides",
-            actor.name, decision.id, task.strategy,
-        )  # fmt: skip
-        return actor.strategy
-    return strategy
 
 
 def _of_task(resources: Resources, decision: Decision) -> tuple[RetryOptions, dict[str, Any]]:

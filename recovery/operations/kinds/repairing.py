@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from weakref import WeakKeyDictionary
 
-from recovery.engine import Outbox, Resources
+from recovery.engine import Resources
 from recovery.operations.kinds.base import described
 from recovery.operations.kinds.checking import CheckAll, by_process
 from recovery.records import (
@@ -25,7 +24,7 @@ from recovery.records import (
     ResultState,
 )
 from recovery.records.ids import SEPARATOR, split_record_id
-from recovery.repair import Diagnosis, Later, Repairer, RequeuePace, diagnose, look_around, readings
+from recovery.repair import Diagnosis, Later, Repairer, diagnose, look_around, readings
 from recovery.rules import OF_SINGLE_TASKS, Finding, Repair, Rule, Surroundings, judge_decision
 from recovery.wording import count as count_of
 
@@ -35,21 +34,6 @@ ROUNDS = 10
 """A repair may show what is to be repaired next, as a graph that is made anew does. Each process takes a few steps."""
 TOLD = 500
 """Characters that are told of one process."""
-PACES = 20
-"""Operations whose pace a worker remembers: many more than run at once."""
-
-_paces: WeakKeyDictionary[Outbox, dict[int, RequeuePace]] = WeakKeyDictionary()
-
-
-def pace_of(operation: Operation, outbox: Outbox, interval: float) -> RequeuePace:
-    """The pace at which one process of ours requeues for an operation: one for all of its pages. With one for each, an
-    actor's `requeue_rate` would begin anew with every page."""
-    paces = _paces.setdefault(outbox, {})
-    if operation.id not in paces:
-        paces[operation.id] = RequeuePace(interval)
-        for oldest in list(paces)[:-PACES]:
-            del paces[oldest]
-    return paces[operation.id]
 
 
 class RepairAll(CheckAll):
@@ -64,8 +48,7 @@ class RepairAll(CheckAll):
         return result.evolve(state=ResultState.ERROR, error=error)
 
     def together(self, operation: Operation, results: Sequence[OperationResult]) -> list[OperationResult]:
-        pace = pace_of(operation, self.outbox, self.resources.settings.scan_interval)
-        repairer = Repairer(self.resources, self.outbox, f"operation {operation.id}", pace)
+        repairer = Repairer(self.resources, self.outbox, f"operation {operation.id}")
         return _RepairRun(self.resources, repairer, results).run()
 
 

@@ -31,7 +31,7 @@ FINISHED = DecisionState.FINISHED.value
 # What rules on a single decision look at: a page of a thousand is read for nothing else.
 _BRIEF = dict.fromkeys(
     (
-        *("actor", "state", "worker", "attempts", "timeouts", "losses", "lostAttempt", "inBatch", "eta"),
+        *("actor", "state", "worker", "attempts", "timeouts", "workersLost", "losses", "lostAttempt", "inBatch", "eta"),
         *("enqueuedAt", "queuedAt", "recoveryTime", "pacedTo", "epoch", "fresh"),
         "trace",  # of no rule: whoever requeues it tells of it there
         "outcome.pass",  # what has an outcome has ended, whatever its state says

@@ -47,6 +47,8 @@ _LOST_AGAIN: Document = {
     ]
 }
 
+Counted = Literal["timeouts", "losses", "workersLost"]
+"""The field of a decision that counts a requeue."""
 Known = Mapping[str, Decision]
 """{decision: as it was read}."""
 Kind = tuple[bool, bool]
@@ -61,7 +63,7 @@ class Requeue:
 
     guard: Document
     pass_key: str
-    counted: Literal["timeouts", "losses"] | None = None
+    counted: Counted | None = None
     overdue: bool = False
     """Whether only what is overdue when it is written."""
     first: bool = True
@@ -112,10 +114,36 @@ class Requeues:
         batch = Requeue({"state": WORKING}, pass_key, "timeouts", overdue=True, first=False)
         return self._requeue(batch, ids, known)
 
-    def requeue_worker_lost(self, ids: Sequence[str], workers: Sequence[str], pass_key: str) -> list[Queued]:
-        """working for holders that are gone → queued; counts a timeout: the task may have killed them."""
+    def requeue_worker_lost(
+        self, ids: Sequence[str], workers: Sequence[str], pass_key: str, counted: Counted = "timeouts"
+    ) -> list[Queued]:
+        """working for holders that are gone → queued.
+
+        Counts a timeout, because the task may have killed its process; or, of a worker that is gone as a whole, that.
+        """
         held: Document = {"state": WORKING, "worker": {"$in": list(workers)}}
-        return self._requeue(Requeue(held, pass_key, "timeouts"), ids)
+        return self._requeue(Requeue(held, pass_key, counted), ids)
+
+    def delay_lost(
+        self, ids: Sequence[str], seconds: float, pass_key: str, workers: Sequence[str] | None = None
+    ) -> list[str]:
+        """working, and overdue or held by `workers` → delayed for so many seconds; counts a timeout.
+
+        Returns:
+            The ids of those that are delayed.
+        """
+        guard: Document = OVERDUE if workers is None else {"worker": {"$in": list(workers)}}
+        fields = {
+            "state": DELAYED,
+            "pass": pass_key,
+            "eta": after(seconds),
+            "recoveryTime": in_time(after(seconds), self._task_timeouts()),
+            "timeouts": plus_one("timeouts"),
+        }
+        gone = ["delay", *forgotten(Until.NEXT_ATTEMPT)]
+        update_each(self._current, ids, {"state": WORKING, **guard}, [{"$set": fields}, {"$unset": gone}])
+        mark = {"_id": {"$in": list(ids)}, "pass": pass_key, "state": DELAYED}
+        return [document["_id"] for document in self._current.find(mark, {"_id": True}).hint("_id_")]
 
     def requeue_given_back(self, ids: Sequence[str], workers: Sequence[str], pass_key: str) -> list[Queued]:
         """working for a worker that shuts down → queued; no timeout, nothing went wrong."""
@@ -207,8 +235,8 @@ class Requeues:
             "queuedAt": "$$NOW",
             "recoveryTime": in_time({"$add": ["$$NOW", wait]}, self._task_timeouts()),
         }
-        if batch.counted == "losses":
-            fields["losses"] = plus_one("losses")
+        if batch.counted in ("losses", "workersLost"):
+            fields[batch.counted] = plus_one(batch.counted)
         if batch.counted == "timeouts":
             # Of a batch nobody knows which of them ran. By the next time it is known.
             in_batch = {"$eq": ["$inBatch", True]}
@@ -249,7 +277,8 @@ def _kind(batch: Requeue, decision: Decision | None, limited: Mapping[str, float
         return None
     if (decision.losses or 0) > LOSSES_WITHOUT_DELAY:
         return None
-    return decision.enqueued_at is not None, batch.counted != "losses" or decision.losses is not None
+    counts = {"losses": decision.losses, "workersLost": decision.workers_lost, "timeouts": decision.timeouts}
+    return decision.enqueued_at is not None, counts.get(batch.counted or "") is not None
 
 
 def _queued(batch: Requeue, document: Document) -> Queued:

@@ -47,6 +47,12 @@ class Tasks:
         task = from_document(Task, found | {"args": LEFT_OUT})
         return task.retry, task.context
 
+    def retry_terms_of(self, task_ids: Sequence[str]) -> dict[str, tuple[RetryOptions | None, str | None]]:
+        """Return the same of many tasks, by task. A damaged record says nothing."""
+        fields = {"retry": True, "context": True, "actor": True}
+        found = (document | {"args": LEFT_OUT} for document in self._find(task_ids, fields))
+        return {task.id: (task.retry, task.context) for task in readable(Task, found)}
+
     def links(self, task_ids: Iterable[str]) -> dict[str, Task]:
         """The tasks that are there, by id, as an apply needs them: who waits for each, without arguments."""
         found = (document | {"args": LEFT_OUT} for document in self._find(task_ids, _LINKS))

@@ -36,6 +36,8 @@ class UndecidedAttempts(DecisionDeadlines):
         no longer is. An attempt that asks again after a lost reply gets True if it was its own.
         """
         guard, stages = _retried_later(decision, retry, seconds, limit)
+        # An attempt has ended: losses are no longer in a row.
+        stages += [{"$set": {"timeouts": 0}}, {"$unset": "workersLost"}]
         if self._committed.update_one(guard, stages).matched_count == 1:
             return True
         ours = {"_id": decision.id, "retry.pass": retry.pass_key}
