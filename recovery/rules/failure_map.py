@@ -28,7 +28,8 @@ CATALOGUE: Mapping[Rule, RuleExplanation] = {
         "An actor took the task and brought no answer.",
         "`working`, and its deadline is past.",
         "Queued again under a new pass, a timeout counted; none of what was claimed [in a "
-        "batch](records.md#quick-tasks-in-batches) and may not have begun. With `restart_after_work_timeout=False`, or "
+        "batch](records.md#quick-tasks-in-batches) and may not have begun. After further losses in a row `delayed` "
+        "first, for [1, 2, 4 … 30 s](retry.md#lost-attempts). With `restart_after_work_timeout=False`, or "
         "at the last of `max_work_timeouts`: ended with the error `WorkTimeout`, and the process breaks.",
         "Does the function hang, or is the actor's `worker_timeout` too short? It should call `heartbeat()`.",
     ),
@@ -36,7 +37,7 @@ CATALOGUE: Mapping[Rule, RuleExplanation] = {
         "The worker that claimed the task is gone.",
         "Its parent saw the process die, a worker of the same host sees that its process is gone, or its heartbeat is "
         "overdue.",
-        "As `WORK_TIMEOUT`, without waiting for the deadline.",
+        "As `WORK_TIMEOUT`, without waiting for the deadline. If the whole worker is gone no timeout is counted.",
         "The worker's log and the kernel's: often memory ran out.",
     ),
     Rule.TASK_TIMEOUT: RuleExplanation(

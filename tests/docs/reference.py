@@ -95,7 +95,12 @@ REASONS = {
     "sweep_repair": "A sweep that nobody watches had better repair what it finds; each repair is a compare-and-set.",
 }
 
-PREFERENCE_UNITS = {"max_work_timeouts": "attempts", "requeue_rate": "tasks a second", "retry_coefficient": ""}
+PREFERENCE_UNITS = {
+    "max_work_timeouts": "attempts",
+    "requeue_rate": "tasks a second",
+    "retry_coefficient": "",
+    "lost_coefficient": "",
+}
 PREFERENCE_REASONS = {
     "worker_timeout": "Longer than most tasks. It is what a hung task costs, not what a dead worker costs.",
     "accept_first": "A value is a value, whichever attempt brings it. Off where only the newest attempt may count.",
@@ -109,6 +114,9 @@ PREFERENCE_REASONS = {
     "nothing.",
     "force_finish_after_task_timeout": "Work that is nearly done is mostly worth its end. On where somebody waits for "
     "an answer, whatever it is.",
+    "lost_initial": "One loss is bad luck. Two in a row may be the task's doing, and then it should not be run hot.",
+    "lost_coefficient": "Six losses in a row take half a minute between two attempts.",
+    "lost_maximum": "Whoever repairs a machine should not wait longer for its tasks.",
     "requeue_rate": "A queue bears as many messages as there are tasks. On where what the actor calls bears less.",
     "retry": "A host that is away for a minute should cost a minute, not a process. Only what a catalogue knows as "
     "passing by itself is tried again.",

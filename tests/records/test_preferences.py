@@ -43,7 +43,8 @@ def actor(**settings: Any) -> ActorPreferences:
 def test_settings_are_listed_with_the_shared_ones_last() -> None:
     assert setting_names(ActorPreferences) == [
         "worker_timeout", "accept_first", "idempotent", "restart_after_work_timeout", "max_work_timeouts",
-        "lost_initial", "lost_coefficient", "lost_maximum", "auto_heartbeat", "task_timeout", "force_finish_after_task_timeout", "requeue_rate", *SHARED,
+        "lost_initial", "lost_coefficient", "lost_maximum",
+        "auto_heartbeat", "task_timeout", "force_finish_after_task_timeout", "requeue_rate", *SHARED,
     ]  # fmt: skip
     assert setting_names(ProcessTypePreferences) == [
         "idle_timeout", "process_timeout", "break_after_process_timeout", "versions", "markers", "on_failure", *SHARED,
