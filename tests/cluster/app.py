@@ -15,6 +15,8 @@ from typing import Any
 
 from recovery import Failure, Recovery, heartbeat
 from recovery.engine.run import hand, pace
+from recovery.retry import BestEffort
+from recovery.retry.strategies import Until, stop_after_attempts
 from recovery.store.lifecycle import preferences
 
 app = Recovery()
@@ -148,6 +150,22 @@ def ends_its_process(signal_or_code: int) -> None:
     if signal_or_code < 0:
         os.kill(os.getpid(), -signal_or_code)
     os._exit(signal_or_code)
+
+
+POISON_LIMIT = 5
+"""Attempts that a poison task may lose."""
+
+
+def die(folder: str) -> None:
+    """Leave a sign with the time, and kill the process that runs this."""
+    (Path(folder) / f"poison-{uuid.uuid4().hex}").write_text(str(time.monotonic()))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+app.process("poison", worker_timeout=600, max_work_timeouts=POISON_LIMIT, lost_initial=0.5, lost_maximum=30)(die)
+app.process("poison_by_strategy", worker_timeout=600, retry=Until(stop_after_attempts(3), BestEffort(lambda _: 1.5)))(
+    die
+)
 
 
 @app.actor(worker_timeout=600)
