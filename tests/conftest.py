@@ -55,6 +55,7 @@ class _ByScope(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record-durations", action="store_true", help="write tests/durations.json")
+    parser.addoption("--write-table", action="store_true", help="write the table of reasons into docs/retry.md")
 
 
 def pytest_configure(config: pytest.Config) -> None:

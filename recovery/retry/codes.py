@@ -72,6 +72,7 @@ PROCESS_TIMEOUT = ErrorCode(40003, "PROCESS_TIMEOUT", "The process was not done 
 CALL_REFUSED = ErrorCode(40004, "CALL_REFUSED", "No version of the code that live workers have accepts the task's call")
 RETRIES_EXHAUSTED = ErrorCode(40005, "RETRIES_EXHAUSTED", "The total duration of the error's retries is over")
 """Of an error that was retriable (Hive: 'after we exhaust the number of retries … these become non-retriable')."""
+CIRCUIT_OPEN = ErrorCode(20001, "CIRCUIT_BREAKER_OPEN", "The circuit breaker is open, so nothing was sent")
 OUR_OWN = (GENERIC_ERROR, WORK_TIMEOUT, TASK_TIMEOUT, PROCESS_TIMEOUT, CALL_REFUSED, RETRIES_EXHAUSTED)
 """Codes that stand in no catalogue."""
 

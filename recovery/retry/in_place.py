@@ -20,7 +20,7 @@ from recovery.retry.catalogue import Catalogue, Classified, Entry, classify
 from recovery.retry.catalogues import SHIPPED
 from recovery.retry.catalogues.mongodb import MONGODB
 from recovery.retry.catalogues.redis import REDIS
-from recovery.retry.codes import ErrorCode
+from recovery.retry.codes import CIRCUIT_OPEN, ErrorCode
 from recovery.retry.orchestrator import Verdict, decided, maybe_retry
 from recovery.retry.reasons import (
     CIRCUIT_BREAKER_OPEN,
@@ -37,8 +37,6 @@ from recovery.retry.strategies import Request
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
-
-OPEN = ErrorCode(20001, "CIRCUIT_BREAKER_OPEN", "The circuit breaker is open, so nothing was sent")
 
 AWAY = ErrorCode(20002, "SERVER_AWAY", "A server that we need does not answer")
 TIMED_OUT = ErrorCode(20003, "SERVER_TIMED_OUT", "A server that we need did not answer in time")
@@ -136,7 +134,7 @@ def _log_refusal(request: Request, found: Classified, error: Exception) -> None:
 
 
 def _open(error: CircuitOpen) -> Classified:
-    return Classified(OPEN, CIRCUIT_BREAKER_OPEN, retry_after=error.left)
+    return Classified(CIRCUIT_OPEN, CIRCUIT_BREAKER_OPEN, retry_after=error.left)
 
 
 def _is_away(found: Classified) -> bool | None:

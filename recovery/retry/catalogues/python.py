@@ -10,8 +10,9 @@ from __future__ import annotations
 import errno
 
 from recovery.retry.catalogue import Catalogue, Entry
-from recovery.retry.codes import ErrorCode
+from recovery.retry.codes import CIRCUIT_OPEN, ErrorCode
 from recovery.retry.reasons import (
+    CIRCUIT_BREAKER_OPEN,
     NODE_NOT_AVAILABLE,
     RESOURCE_BUSY,
     SOCKET_CLOSED_WHILE_IN_FLIGHT,
@@ -96,5 +97,6 @@ OWN = Catalogue(
         Entry(RESULT_TIMEOUT, TIMEOUT_IN_FLIGHT, types=_named("ResultTimeout")),
         Entry(PROCESS_BROKEN, UNKNOWN, types=_named("ProcessBroken")),
         Entry(DAMAGED_RECORD, UNKNOWN, types=_named("DamagedRecord")),
+        Entry(CIRCUIT_OPEN, CIRCUIT_BREAKER_OPEN, types=frozenset({"recovery.retry.breaker.CircuitOpen"})),
     ),
 )
