@@ -151,6 +151,26 @@ def test_another_code_starts_a_cycle_and_one_that_comes_back_goes_on(world: Worl
     assert held.since < held.failed_at, "when its code came first"
 
 
+def test_a_task_that_is_retried_is_overtaken(world: World) -> None:
+    """Tasks that do not wait for each other have no order."""
+    done: list[str] = []
+    fails = [AWAY]
+
+    @world.app.actor(retry=NEXT_SCAN)
+    def step(name: str) -> None:
+        if name == "first" and fails:
+            raise fails.pop()
+        done.append(name)
+
+    @world.app.process()
+    def order() -> None:
+        step.schedule("first")
+        step.schedule("second")
+
+    assert world.bring_to_end(world.start(order)).state is ProcessState.FINISHED
+    assert done == ["second", "first"]
+
+
 def test_retries_end_with_their_total_duration(world: World) -> None:
     policy = Backoff(initial=60, coefficient=1, jitter=(0, 0), maximum=60, total=150)
     process_id = start(world, failing(9), retry=policy)
