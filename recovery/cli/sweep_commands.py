@@ -27,6 +27,7 @@ pip install 'recovery-workers\\[spark]' and Java. Without --repair nothing is ch
 if there is no process of the type.
 
 Example: [bold]recovery sweep --type order --repair[/bold]
+Example: [bold]recovery sweep --type order --type payment --priority payment=10[/bold]
 """
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit: then its Spark is the one."""
@@ -37,7 +38,13 @@ commands = Commands()
 @commands.add(HELP)
 def sweep(
     process_type: Annotated[
-        str | None, typer.Option("--type", help="Only processes of this type.", autocompletion=complete_type)
+        list[str] | None,
+        typer.Option(
+            "--type", help="Only processes of this type; may be given several times.", autocompletion=complete_type
+        ),
+    ] = None,
+    priority: Annotated[
+        list[str] | None, typer.Option(metavar="TYPE=N", help="Types to be looked at sooner; others have 0.")
     ] = None,
     repair: Annotated[bool, typer.Option("--repair", help="Repair what is found.")] = False,
     thorough: Annotated[
@@ -50,14 +57,15 @@ def sweep(
     reason: ReasonOption = "",
     json: JsonOption = False,
 ) -> None:
+    from recovery.operations import priorities_of
     from recovery.sweep import WHY, ask, java, report_of
 
     settings, here = load(), here or SUBMITTED in os.environ
     resources = connect(settings)
     if here:
         java.check(settings.spark_master)
-    if process_type is not None:
-        check_type(resources, process_type)
+    for name in process_type or ():
+        check_type(resources, name)
     operation = ask(
         resources,
         why=reason or WHY,
@@ -66,6 +74,7 @@ def sweep(
         process_type=process_type,
         thorough=thorough,
         parquet=parquet,
+        priorities=priorities_of(priority or []),
     )
     seconds = _followed(resources, operation, here=here, quiet=json)
     _print(report_of(resources, operation.id, seconds).summary(), json=json)

@@ -12,7 +12,7 @@ from recovery.engine import Resources
 from recovery.engine.operators.saved_searches import with_signed_ages
 from recovery.errors import DamagedRecord, InputError
 from recovery.health.model import Cause, Check, join_names, ok, problem, warning
-from recovery.operations.pages import Selected
+from recovery.operations.selection import Selected
 from recovery.records import Operation
 from recovery.records.operation import UNDER_WAY
 from recovery.records.schedule import Schedule, SlotOutcome

@@ -23,7 +23,7 @@ from math import ceil
 
 from recovery.engine import Resources
 from recovery.operations.kinds import EXCLUSIVE
-from recovery.operations.pages import Selected
+from recovery.operations.selection import Selected
 from recovery.records import Operation, OperationRange, OperationState, Phase, ResultState, Totals
 from recovery.store.operators.operation_ranges import range_id
 from recovery.survey.plan import PER_CORE
@@ -113,10 +113,10 @@ def _cuts(resources: Resources, operation: Operation) -> tuple[str, ...]:
 
 
 def _ranges(operation: Operation) -> list[OperationRange]:
-    """The ranges of a phase: all of the highest priority first, then those of the next. To plan takes no order."""
+    """Return the ranges of a phase: all of the highest priority first, then those of the next."""
     assert operation.cuts is not None
     bounds = list(zip((None, *operation.cuts), (*operation.cuts, None), strict=True))
-    named = operation.priorities if operation.phase is Phase.APPLY else {}
+    named = operation.priorities
     levels = sorted({0, *named.values()}, reverse=True)
     return [
         OperationRange(

@@ -1,5 +1,5 @@
-"""The processes of an operation, page by page: which are selected, how a worker holds the lease of a range of them, and
-what is taken and done together, and counted by one commit."""
+"""The processes of an operation, page by page: how a worker holds the lease of a range of them, and what is taken and
+done together, and counted by one commit."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from recovery.engine import Outbox, Resources
-from recovery.operations.kinds import Kind, kind_of, totals_of
+from recovery.operations.kinds import Kind, Planned, kind_of, totals_of
+from recovery.operations.selection import Selected
 from recovery.records import Operation, OperationRange, OperationResult, OperationState, Phase, ResultState, Totals
-from recovery.search import Query, parse
 from recovery.store.operators.operation_records import LimiterTurn
 from recovery.store.operators.operation_results import PlannedPage
 from recovery.store.splitting import batches
@@ -26,42 +26,9 @@ WAIT = 1.0
 """Seconds after which who waits for the limiter looks whether its operation still runs."""
 STATES = {Phase.PLAN: OperationState.PLANNING, Phase.APPLY: OperationState.RUNNING}
 
-SELECTED = 1000
-"""Process ids of a selection that are read together."""
 PLANNED = 100
 """Processes that are planned together."""
 LATE = "found by a worker that had lost its lease, when the plan was complete already; left alone"
-
-
-def stored_search(resources: Resources, operation: Operation) -> Query:
-    """Return the search that an operation was ordered with. Its relative times count from the order."""
-    return parse(operation.selection, operation.asked_at or resources.store.now(), is_stored=True)
-
-
-class Selected:
-    """The processes of an operation's selection."""
-
-    def __init__(self, resources: Resources, operation: Operation) -> None:
-        self._search = resources.store.search
-        self._chooses = bool(operation.selection)
-        self._query = stored_search(resources, operation)
-
-    def all(self, part: Range) -> list[str] | None:
-        """All processes of a range; None for every one there is, which nobody has to list."""
-        if not self._chooses:
-            return None
-        found = list[str]()
-        while page := self._search.page(self._query, found[-1] if found else None, SELECTED, part=part):
-            found += page
-        return found
-
-    def at_least(self, count: int) -> bool:
-        """Whether there are so many."""
-        return len(self._search.page(self._query, None, count)) >= count
-
-    def page(self, part: OperationRange, limit: int) -> list[str]:
-        """The next processes of a range, after its cursor."""
-        return self._search.page(self._query, part.cursor, limit, part=Range(part.start, part.end))
 
 
 class Hold:
@@ -139,8 +106,8 @@ def pages_of(resources: Resources, outbox: Outbox, operation: Operation, part: O
     if part.phase is Phase.APPLY:
         return _Applying(resources, operation, kind, hold)
     if kind.surveys and operation.pace is None and part.cursor is None:
-        return _Surveying(resources, operation, kind, hold)
-    return _Planning(resources, operation, kind, hold)
+        return _Surveying(resources, operation, kind, hold, part)
+    return _Planning(resources, operation, kind, hold, part)
 
 
 class _Surveying:
@@ -149,13 +116,15 @@ class _Surveying:
     last: str | None = None
     size = 1
 
-    def __init__(self, resources: Resources, operation: Operation, kind: Kind, hold: Hold) -> None:
+    def __init__(
+        self, resources: Resources, operation: Operation, kind: Kind, hold: Hold, part: OperationRange
+    ) -> None:
         self._results, self._operation, self._kind = resources.store.operation_results, operation, kind
-        self._selected, self._hold = Selected(resources, operation), hold
-        self._part = Range()
+        self._selected, self._hold = Selected(resources, operation, part), hold
+        self._only, self._but = part.only, frozenset(part.but)
+        self._part = Range(part.start, part.end)
 
     def read(self, part: OperationRange, size: int) -> int:  # noqa: ARG002
-        self._part = Range(part.start, part.end)
         return 0
 
     def do(self) -> Totals | None:
@@ -164,17 +133,33 @@ class _Surveying:
         for planned in self._kind.survey(self._operation, self._part, chosen, self._hold.goes_on):
             if planned.results and not self._hold.leased():
                 return None  # the plan may be complete without us
+            planned = self._of_part(planned, all_are_read=chosen is None)
             self._results.insert(planned.results)
             totals += planned.totals
         return totals if self._hold.goes_on() else None
+
+    def _of_part(self, planned: Planned, *, all_are_read: bool) -> Planned:
+        """Return what is planned for the types of this range.
+
+        Without a selection the range of all other types reads every process, and so finds what has lost its Process
+        record. What it finds on types with a priority of their own is theirs, and it counts what was read for all.
+        """
+        if all_are_read and self._but:
+            mine = [result for result in planned.results if result.type not in self._but]
+            return Planned(mine, totals_of(mine, planned.totals.processes, planned.totals.decisions))
+        if self._only and not self._operation.selection:
+            return Planned(planned.results, totals_of(planned.results))
+        return planned
 
 
 class _Planning:
     """Pages of process ids, of which a plan is made."""
 
-    def __init__(self, resources: Resources, operation: Operation, kind: Kind, hold: Hold) -> None:
+    def __init__(
+        self, resources: Resources, operation: Operation, kind: Kind, hold: Hold, part: OperationRange
+    ) -> None:
         self._results, self._operation, self._kind = resources.store.operation_results, operation, kind
-        self._selected, self._hold = Selected(resources, operation), hold
+        self._selected, self._hold = Selected(resources, operation, part), hold
         self._page: list[str] = []
         self._whole: Range | None = None
         self.last: str | None = None
@@ -183,7 +168,7 @@ class _Planning:
     def read(self, part: OperationRange, size: int) -> int:
         self._page = self._selected.page(part, size)
         self.last = self._page[-1] if self._page else None
-        if len(self._page) < size and not self._operation.selection:
+        if len(self._page) < size and not self._operation.selection and not part.only:
             self._whole = Range(part.start, part.end)
         return len(self._page)
 

@@ -14,6 +14,7 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -57,25 +58,41 @@ def ask(  # noqa: PLR0913
     by: str | None = None,
     here: bool = False,
     repair: bool = False,
-    process_type: str | None = None,
+    process_type: str | Sequence[str] | None = None,
     thorough: bool = False,
     parquet: str | None = None,
+    priorities: Mapping[str, int] | None = None,
     slot: str | None = None,
 ) -> Operation:
-    """Order a sweep. `repair`: what is wrong is repaired at once; `thorough`: fields that can't be read are looked for
-    in what is at rest, too, which takes several times as long; `parquet`: a folder for what is found. Raises
-    InputError.
+    """Order a sweep.
+
+    Args:
+        resources: Where it is ordered.
+        why: Kept with the operation and in the audit log.
+        by: Who orders it; by default the user of this process.
+        here: Whether this process drives it in a Spark of its own.
+        repair: Whether what is wrong is repaired at once.
+        process_type: One process type, or several; by default all.
+        thorough: Whether fields that can't be read are looked for in what is at rest, too. Takes several times as long.
+        parquet: A folder for what is found.
+        priorities: Process types that are looked at, and repaired, before others; those with higher numbers first.
+        slot: Of a sweep by the clock: its time, by which it is ordered once.
+
+    Raises:
+        InputError: It can't be ordered like this.
     """
+    types = [process_type] if isinstance(process_type, str) else list(process_type or ())
     asked = OperationRequest(
         kind="repair" if repair else "check",
-        selection="" if process_type is None else f"type:{quoted(process_type)}",
-        everything=process_type is None,
+        selection=" or ".join(f"type:{quoted(name)}" for name in types),
+        everything=not types,
         apply=repair,
         thorough=thorough,
         spark=True,
         here=here,
         parquet=parquet,
         none_is_fine=True,
+        priorities=dict(priorities or {}),
         slot=slot,
     )
     return operations.start(resources, asked, why, by=by)

@@ -21,6 +21,8 @@ from recovery.settings import Settings
 from recovery.store import Store
 from tests.operations.ordering import WHY, Ordering, adds_up
 from tests.store.writing import contents
+from tests.sweep import shapes
+from tests.sweep.database import Database
 from tests.waiting import wait_until
 
 
@@ -260,6 +262,41 @@ def test_priorities(world: Ordering) -> None:
 
     wait_until(step, 20, "the operation to be finished")
     assert set(order[:2]) == set(refunds) and set(order[2:]) == set(orders)
+
+
+@pytest.mark.parametrize("selection", ["", "type:order or type:refund or type:other"])
+@pytest.mark.parametrize("rate", [None, 1000.0], ids=["as a whole", "page by page"])
+def test_priorities_order_the_analysis(world: Ordering, selection: str, rate: float | None) -> None:
+    """A check looks at the types with a priority first. All other types, and what has lost its Process record, have
+    priority 0. Nothing is found or counted twice."""
+    database = Database(world.settings)
+    by_type = {
+        name: {database.add(shapes.work_timeout, process_type=name) for _ in range(3)}
+        for name in ("order", "refund", "other")
+    }
+    lost = database.add(shapes.work_timeout)
+    world.store.database["processes"].delete_one({"_id": lost})
+    asked = world.ask("check", selection, priorities={"refund": 5, "order": -1}, rate=rate)
+    worker, found = world.worker(), list[str]()
+
+    def step() -> bool:
+        operation = world.now(asked)
+        if operation.state is OperationState.PLANNING and operation.ready:
+            worker.work_at(operation, until=0.0)  # one page
+        else:
+            advance(world.app.resources, operation)
+        found.extend(sorted(world.results(asked).keys() - set(found)))
+        return world.now(asked).state is OperationState.FINISHED
+
+    wait_until(step, 20, "the operation to be finished")
+    first, middle, last = found[:3], found[3:-3], found[-3:]
+    assert set(first) == by_type["refund"]
+    assert set(middle) == by_type["other"] | (set() if selection else {lost})
+    assert set(last) == by_type["order"]
+    planned = world.now(asked).planned
+    assert planned is not None
+    assert (planned.found, planned.processes) == (len(found), 9)
+    assert planned.types == {"order": 3, "refund": 3, "other": 3} | ({} if selection else {"": 1})
 
 
 def test_two_that_exclude_each_other(world: Ordering) -> None:
