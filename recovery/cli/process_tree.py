@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from recovery.engine import Resources
     from recovery.errors import DamagedRecord
+    from recovery.records import RepairNote
     from recovery.store.views.process_lookup import CallTexts
 
 RESULT_SHOWN = 200
@@ -124,8 +125,9 @@ def heading(process: Process, characters: int, now: datetime) -> Iterator[Text]:
         yield line(f"version    {process.version}{', pinned' if process.pinned else ''}")
     if process.lives:
         last = process.lives[-1]
+        tasks = f" from {', '.join(last.tasks)}" if last.tasks else ""
         times = "once" if len(process.lives) == 1 else f"{len(process.lives)} times"
-        yield line(f"restarted  {times}, last {utc(last.ended_at)} from {', '.join(last.tasks)}: {last.reason}")
+        yield line(f"restarted  {times}, last {utc(last.ended_at)}{tasks}: {last.reason}")
     if process.result is not None:
         more = characters - RESULT_SHOWN
         yield line(f"result     {process.result}{f'… and {more} more characters' if more > 0 else ''}")
@@ -261,13 +263,15 @@ def state_of(decision: Decision | None) -> str:
     return "failed" if failed else decision.state.value
 
 
-def print_history(out: Console, process: Process) -> None:
-    """Print all epochs that are kept, the oldest first."""
+def print_history(out: Console, process: Process, repair: RepairNote | None) -> None:
+    """Print all restarts that are kept, the oldest first, and the last repair."""
+    if repair is not None:
+        out.print(f"last repair  {repair.rule}, {utc(repair.at)}, source {repair.source}, by {repair.worker}")
     if not process.lives:
-        out.print("never restarted from a task, nor from the beginning")
-        return
+        out.print("never restarted")
     for life in process.lives:
         what = f"operation {life.operation}, " if life.operation is not None else ""
         error = f", {life.error.kind}: {life.error.message}" if life.error is not None else ""
         out.print(f"epoch {life.epoch}  was {life.state}{error}")
-        out.print(f"  restarted {utc(life.ended_at)} from {', '.join(life.tasks)} by {what}{life.by}: {life.reason}")
+        tasks = f" from {', '.join(life.tasks)}" if life.tasks else ""
+        out.print(f"  restarted {utc(life.ended_at)}{tasks} by {what}{life.by}: {life.reason}")

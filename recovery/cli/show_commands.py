@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from recovery.cli.process_tree import Shown
     from recovery.engine import Resources
-    from recovery.records import Decision, Life
+    from recovery.records import Decision, Life, RepairNote
     from recovery.store.views.process_lookup import TaskLine
 
 HELP = """Show a process: its state, and its tasks under those that scheduled them.
@@ -54,12 +54,13 @@ def show(
     else:
         found = look(resources, process_id)
     if json:
-        print_json("show", as_dict(look(resources, process_id, whole=True)))
+        shown = as_dict(look(resources, process_id, whole=True))
+        print_json("show", shown | {"last_repair": _last_repair(resources.store.graphs.last_repair(process_id))})
     else:
         for part in _parts(found, out.width):
             out.print(part)
         if history:
-            print_history(out, found.process)
+            print_history(out, found.process, resources.store.graphs.last_repair(process_id))
     if watch and found.process.state.value != "finished":
         raise typer.Exit(BAD)
 
@@ -150,6 +151,12 @@ def _task(found: Shown, line: TaskLine) -> dict[str, Any]:
         "waits_for": list(found.links.get(line.id, ())),
         "hint": hint(decision, found.unserved, found.links, found.decisions, found.now, found.pinned),
     }
+
+
+def _last_repair(repair: RepairNote | None) -> dict[str, Any] | None:
+    if repair is None:
+        return None
+    return {"rule": repair.rule, "source": repair.source, "worker": repair.worker, "at": repair.at}
 
 
 def _history_entry(life: Life) -> dict[str, Any]:

@@ -132,7 +132,11 @@ ACTOR_WORK_TIMEOUTS = Counter("recovery_actor_work_timeouts", "Attempts lost, by
 REQUEUES = Counter(
     "recovery_requeues", "Decisions queued again, by the rule that found them and actor.", ["reason", "actor"]
 )
-REPAIRS = Counter("recovery_repairs", "Repairs that changed something, by rule and actor.", ["rule", "actor"])
+REPAIRS = Counter(
+    "recovery_repairs",
+    "Repairs that changed something, by rule, actor and source.",
+    ["rule", "actor", "source"],
+)
 FINDINGS = Counter("recovery_findings", "What rules found, repaired or not, by rule and actor.", ["rule", "actor"])
 WORKERS_LOST = Counter("recovery_workers_lost", "Workers that were found to be gone.")
 DAMAGED = Counter("recovery_damaged_records", "Looks at records that can't be read.")
@@ -182,6 +186,8 @@ for _counter, _values in (
     for _labels in _values:
         _counter.labels(*_labels)
 
+AUTO = "auto"
+"""Source of repairs that nobody asked for: those of scanners."""
 _LOST_RULES = ("MESSAGE_LOST", "WORK_TIMEOUT", "WORKER_LOST")
 """Rules that find lost messages, attempts and workers."""
 
@@ -194,8 +200,9 @@ def begin_at_zero(actors: Iterable[str]) -> None:
     for actor in actors:
         ACTOR_WORK_TIMEOUTS.labels(actor)
         for rule in _LOST_RULES:
-            for metric in (FINDINGS, REPAIRS, REQUEUES):
+            for metric in (FINDINGS, REQUEUES):
                 metric.labels(rule, actor)
+            REPAIRS.labels(rule, actor, AUTO)
 
 
 def count_requeued(reason: str, actors: Iterable[str]) -> None:

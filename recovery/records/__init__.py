@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         Totals,
     )
     from recovery.records.preferences import ActorPreferences, ProcessTypePreferences, Stored, TaskLimit
-    from recovery.records.process import Graph, Life, Mark, Order, OrderKind, Process, mark_of
+    from recovery.records.process import Graph, Life, Mark, Order, OrderKind, Process, RepairNote, mark_of
     from recovery.records.record import (
         ENDED_PROCESSES,
         LIVE_DECISIONS,
@@ -124,6 +124,7 @@ __all__ = [
     "QueueStatistics",
     "Record",
     "Refused",
+    "RepairNote",
     "ResultState",
     "RetryCycle",
     "RetryOptions",
@@ -167,7 +168,7 @@ __getattr__ = exported(
         "operation": "AuditEntry Operation OperationKind OperationState",
         "operation_parts": "OperationFinding OperationRange OperationResult Phase ResultState Sum Tally Totals",
         "preferences": "ActorPreferences ProcessTypePreferences Stored TaskLimit",
-        "process": "Graph Life Mark Order OrderKind Process mark_of",
+        "process": "Graph Life Mark Order OrderKind Process RepairNote mark_of",
         "record": (
             "ENDED_PROCESSES LIVE_DECISIONS UNENDED_PROCESSES UNSUCCESSFUL_PROCESSES UNTAKEN_DECISIONS DecisionState "
             "ProcessState Record Trace"

@@ -127,6 +127,19 @@ class Process(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RepairNote(Record):
+    """The last repair of anything of a process."""
+
+    rule: str
+    """The rule of the failure map that found what was wrong."""
+    source: str
+    """On whose behalf: `auto` (a scanner), `operator`, or `operation N`."""
+    worker: str
+    """Who did it."""
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Graph(Record):
     """What of a process is open. `failed` tasks ended with an error: who waits for them goes on waiting."""
 
@@ -147,6 +160,8 @@ class Graph(Record):
     version: int = 0
     touched_at: datetime | None = None
     recovery_time: datetime | None = None
+    repaired: RepairNote | None = None
+    """Absent if nothing was ever repaired."""
 
     def is_ready(self, task: str) -> bool:
         """Whether `task` is open and waits for nothing."""

@@ -14,6 +14,8 @@ Metrics: recovery_findings, recovery_repairs and recovery_requeues by rule and a
 from __future__ import annotations
 
 import logging
+import os
+import socket
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -24,9 +26,9 @@ from recovery import metrics, tracing
 from recovery.engine import Outbox, Resources, push
 from recovery.engine.end.fencing import withdraw_unwanted
 from recovery.limits import LONGEST
-from recovery.metrics.registry import count_requeued, observe_all
-from recovery.records import Decision
-from recovery.records.ids import new_pass, split_record_id
+from recovery.metrics.registry import AUTO, count_requeued, observe_all
+from recovery.records import Decision, RepairNote
+from recovery.records.ids import new_pass
 from recovery.repair.changed import Action, Changed, Repaired, by_actor, of_records
 from recovery.repair.damage_repairs import DamageRepairs
 from recovery.repair.diagnosis import RedisLoss
@@ -41,11 +43,15 @@ from recovery.store import LOSSES_WITHOUT_DELAY, Counted, Queued, batches
 log = logging.getLogger(__name__)
 
 
+_GO_ON = frozenset({Repair.REQUEUE, Repair.ENQUEUE_DUE, Repair.REQUEUE_MESSAGE})
+"""Repairs after which something goes on in the process, so that its graph has its idle time from now."""
+
+
 class Repairer:
     """Repairs findings with the steps of the engine. `source` says on whose behalf: it is told with each repair."""
 
-    def __init__(self, resources: Resources, outbox: Outbox, source: str = "auto") -> None:
-        self._source = source
+    def __init__(self, resources: Resources, outbox: Outbox, source: str = AUTO) -> None:
+        self._source, self._worker = source, f"{socket.gethostname()}:{os.getpid()}"
         self._resources, self._store = resources, resources.store
         self._pace = RequeuePace(resources.store.requeue_rates, resources.settings.scan_interval)
         self.redis_loss = RedisLoss(resources)
@@ -76,10 +82,15 @@ class Repairer:
             _count(metrics.FINDINGS, rule, by_actor(group))
             by_process = Changed()
             for some in batches(group):
-                by_process += self._actions[repair](rule, some, around)
+                repaired_now = self._actions[repair](rule, some, around)
+                if repaired_now:
+                    note = RepairNote(rule=rule.value, source=self._source, worker=self._worker)
+                    self._store.graphs.note_repair(repaired_now, note, touch=repair in _GO_ON)
+                by_process += repaired_now
             if changed := by_process.total():
                 repaired.changed[rule] += by_process
-                _count(metrics.REPAIRS, rule, by_actor(group, by_process))
+                for actor, count in by_actor(group, by_process).items():
+                    metrics.REPAIRS.labels(rule.value, actor, self._source.partition(" ")[0]).inc(count)
                 log.info(
                     "%s: %s, %d of %d (source %s); first %s: %s",
                     rule, repair, changed, len(group), self._source, group[0].record, group[0].evidence,
@@ -133,7 +144,6 @@ class Repairer:
         delayed = self._store.requeues.delay_lost(list(decisions), seconds, new_pass(), holders)
         for actor, count in Counter(decisions[key].actor for key in delayed).items():
             count_timeouts(actor, count)
-        self._store.graphs.touch({split_record_id(key)[0] for key in delayed})
         for key in delayed:
             told = "%s %s: attempt %d was lost (%s), %d in a row; the next in %g s"
             log.warning(
@@ -200,7 +210,6 @@ class Repairer:
             count_requeued(rule.value, [one.actor for one in queued])
             tracing.repaired(rule.value, repairing)
             _observe_lag(wanted, queued)
-            self._store.graphs.touch({split_record_id(one.id)[0] for one in queued})
         return of_records(one.id for one in queued)
 
 

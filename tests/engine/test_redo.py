@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from recovery import Promise
 from recovery.engine import read_each
 from recovery.engine.operators.redo import preview_redo, redo, redo_process
-from recovery.engine.operators.restart import restart
+from recovery.engine.operators.restart import restart_process
 from recovery.engine.steps import Ended
 from recovery.errors import InputError, ProcessNotFound
 from recovery.health import look
 from recovery.records import ProcessState
 from recovery.rules import Rule
 from recovery.settings import Settings
-from recovery.store.operators.redos import KEPT_LIVES
+from recovery.store.operators.restarts import KEPT_LIVES
 from tests.store.writing import contents
 from tests.world import World, by_message_only, check_quiet
 
@@ -251,7 +251,7 @@ def test_what_is_broken_is_listed_though_another_failure_beside_it_is_restarted(
     redo_process(world.app.resources, process_id, "again", [tasks["bad"]])
     world.pump(serve={"bad": world.app.actors["bad"]})  # it fails again, and breaks the process
     assert world.process(process_id).state is ProcessState.BROKEN
-    restart(world.app.resources, process_id, tasks["bad"])
+    restart_process(world.app.resources, process_id, tasks["bad"], by="a test")
     listed = [one.actor for one in world.store.interruptions.of_process(process_id)]
     assert listed or world.process(process_id).state is ProcessState.RUNNING
     assert world.bring_to_end(process_id).state is ProcessState.BROKEN

@@ -106,7 +106,7 @@ def scanned(rule: str = "", *, name: str = "decisions", repaired: bool = True, r
     if rule:
         found[f"findings actor={actor} rule={rule}"] = 1
     if rule and repaired:
-        found[f"repairs actor={actor} rule={rule}"] = 1
+        found[f"repairs actor={actor} rule={rule} source=auto"] = 1
     return found
 
 
@@ -339,9 +339,8 @@ def an_attempt_is_overdue_for_the_last_time(world: Counted) -> Iterator[None]:
 
 
 @moves(
-    {"findings actor=order rule=WORKER_LOST": 1, "repairs actor=order rule=WORKER_LOST": 1},
+    {"findings actor=order rule=WORKER_LOST": 1, "repairs actor=order rule=WORKER_LOST source=auto": 1},
     requeued("WORKER_LOST"),
-    ATTEMPT_LOST,
 )
 def a_worker_is_lost(world: Counted) -> Iterator[None]:
     world.claimed()

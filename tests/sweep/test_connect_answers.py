@@ -15,7 +15,7 @@ from recovery.settings import Settings
 from recovery.sweep.job import Work, Worked, _by_rows, _Rows
 
 COUNTED = {
-    ("recovery_repairs_total", (("actor", "a"), ("rule", "DUE"))): 3.0,
+    ("recovery_repairs_total", (("actor", "a"), ("rule", "DUE"), ("source", "operation"))): 3.0,
     ("recovery_push_failures_total", ()): 0.5,
 }
 

@@ -251,7 +251,7 @@ def test_what_executors_count_is_counted_here(database: Database, settings: Sett
     """A process that nobody scrapes: what it counted is carried to the driver's."""
 
     def repaired() -> float:
-        return REPAIRS.labels(rule="WORK_TIMEOUT", actor="part")._value.get()
+        return REPAIRS.labels(rule="WORK_TIMEOUT", actor="part", source="operation")._value.get()
 
     for _ in range(3):
         database.add(work_timeout)
@@ -271,7 +271,7 @@ def test_a_task_that_fails_loses_no_counts(
 
     def work_once(*_: Any) -> None:
         number = next(works)
-        REPAIRS.labels(rule="WORK_TIMEOUT", actor="part").inc(number or 1)
+        REPAIRS.labels(rule="WORK_TIMEOUT", actor="part", source="operation").inc(number or 1)
         if not number:
             raise StoreUnavailable("MongoDB is away")
 

@@ -20,7 +20,8 @@ from recovery.engine.apply.rebuild import rebuild_graph, rebuild_graphs
 from recovery.engine.apply.reopen import reopen, reopen_whole
 from recovery.engine.isolation import batch_or_each
 from recovery.engine.lookup import find_process
-from recovery.engine.operators.auditing import audited
+from recovery.engine.operators.auditing import audited, who
+from recovery.engine.operators.restart_history import Restarter, note_restarts
 from recovery.engine.resources import Resources
 from recovery.engine.steps import BATCH, push
 from recovery.errors import InputError
@@ -48,12 +49,12 @@ def restart_process(
     """`restart`, in the name of an operator, who is on record with it. Raises the same."""
     target = process_id if task is None else f"{process_id}/{task}"
     with audited(resources, "process restart", target, reason, by=by) as outcome:
-        done = restart(resources, process_id, task)
+        done = restart(resources, process_id, task, Restarter(by or who(), reason))
         outcome.text = told(done)
     return done
 
 
-def restart(resources: Resources, process_id: str, task: str | None = None) -> Restarts:
+def restart(resources: Resources, process_id: str, task: str | None, restarter: Restarter) -> Restarts:
     """Restart a failed task of a broken process, or all of them; or the process alone, if no task of it has failed and
     it broke as a whole.
 
@@ -72,7 +73,7 @@ def restart(resources: Resources, process_id: str, task: str | None = None) -> R
     decisions = resources.store.decisions.briefs(record_id(process_id, one) for one in tasks)
     failed = [decision for decision in decisions.values() if decision.failed]
     if not tasks:
-        return Restarts(processes=reopen_whole(resources, [process], listed))
+        return Restarts(processes=_reopen_whole(resources, [process], listed, restarter))
     under_way = [
         Restarted(one.id, one.restarts, one.epoch)
         for one in decisions.values()
@@ -83,7 +84,7 @@ def restart(resources: Resources, process_id: str, task: str | None = None) -> R
     again = sum(reopen(resources, some, {process.id: process}) for some in batches(under_way, BATCH))
     done = Restarts(processes=again)
     for some in batches(failed, BATCH):
-        done += restart_tasks(resources, {one.id: one.restarts or 0 for one in some})
+        done += restart_tasks(resources, {one.id: one.restarts or 0 for one in some}, restarter)
     return done
 
 
@@ -92,7 +93,7 @@ def restart_if_broken(resources: Resources, process_id: str, reason: str) -> Non
     by now, or is over, it is left alone."""
     with audited(resources, "process restart", process_id, reason) as outcome:
         try:
-            outcome.text = told(restart(resources, process_id))
+            outcome.text = told(restart(resources, process_id, None, Restarter(who(), reason)))
         except InputError:
             state = find_process(resources, process_id).state
             if state is ProcessState.BROKEN:
@@ -107,7 +108,7 @@ def restart_selected(
     done = Restarts()
     with audited(resources, "broken restart", described(selection), reason, by=by, limit=limit) as outcome:
         for page in pages(resources, selection, BATCH, limit):
-            done += restart_tasks(resources, {one.id: one.restarts for one in page})
+            done += restart_tasks(resources, {one.id: one.restarts for one in page}, Restarter(by or who(), reason))
         outcome.text = told(done)
     return done
 
@@ -134,7 +135,7 @@ def pages(
             break
 
 
-def restart_tasks(resources: Resources, failed: Mapping[str, int]) -> Restarts:
+def restart_tasks(resources: Resources, failed: Mapping[str, int], restarter: Restarter) -> Restarts:
     """Restart a batch of failed tasks, {id: its `restarts` when it failed}, of processes that are broken."""
     store = resources.store
     process_ids = {split_record_id(key)[0] for key in failed}
@@ -148,19 +149,32 @@ def restart_tasks(resources: Resources, failed: Mapping[str, int]) -> Restarts:
     queued = store.restarts.queue(wanted, new_pass())
     metrics.OPERATIONS.labels("restart").inc(len(queued))
     ids = {one.id for one in queued}
+    note_restarts(resources, broken, ids, restarter)
     running = reopen(resources, [one.again() for one in wanted if one.id in ids], broken)
     push(resources, queued)
-    return Restarts(len(queued), running + _see_to_others(resources, failed.keys() - ids, failed, seen))
+    return Restarts(len(queued), running + _see_to_others(resources, failed.keys() - ids, failed, seen, restarter))
+
+
+def _reopen_whole(
+    resources: Resources, processes: Sequence[Process], listed: Mapping[str, int], restarter: Restarter
+) -> int:
+    """`reopen_whole`, with an entry in the histories of these processes."""
+    note_restarts(resources, {one.id: one for one in processes}, [f"{one.id}/" for one in processes], restarter)
+    return reopen_whole(resources, processes, listed)
 
 
 def _see_to_others(
-    resources: Resources, left: Collection[str], listed: Mapping[str, int], seen: Mapping[str, Process]
+    resources: Resources,
+    left: Collection[str],
+    listed: Mapping[str, int],
+    seen: Mapping[str, Process],
+    restarter: Restarter,
 ) -> int:
     """What is listed and was no failed task of a broken process: a process that broke as a whole, a task that somebody
     restarted and was cut off, or something left over. How many processes run again by it."""
     broken = {key: process for key, process in seen.items() if process.state is ProcessState.BROKEN}
     others = {key: listed[key] for key in left}
-    running = reopen_whole(resources, *_whole_process_failures(resources, broken, others))
+    running = _reopen_whole(resources, *_whole_process_failures(resources, broken, others), restarter)
     process_ids = {split_record_id(key)[0] for key in listed}
     over = [key for key in process_ids if key not in seen or seen[key].state in ENDED_PROCESSES]
     resources.store.interruptions.remove_all(over)  # of an abort that was cut off, or of what somebody removed
@@ -217,7 +231,7 @@ def _nothing_to_restart(process: Process, task: str | None, decision: Decision |
     return f"process {process.id} can't be restarted, its records are lost ({why}); abort it, and start another"
 
 
-def restart_many(resources: Resources, seen: Sequence[Process]) -> Restarts:
+def restart_many(resources: Resources, seen: Sequence[Process], restarter: Restarter) -> Restarts:
     """Restart what failed in these processes, which were broken, and that of which whoever restarted it was cut off;
     set running those that broke as a whole. A process that is not as it was seen is left alone, and so is one that has
     nothing to be restarted. Raises DamagedRecord where one can't be read."""
@@ -232,13 +246,13 @@ def restart_many(resources: Resources, seen: Sequence[Process]) -> Restarts:
     same = _unchanged(resources, seen)
     whole = [process for key, process in same.items() if key not in failed]
     theirs = {key: restarts for key, restarts in listed.items() if split_record_id(key)[0] not in failed}
-    done = Restarts(processes=reopen_whole(resources, whole, theirs))
+    done = Restarts(processes=_reopen_whole(resources, whole, theirs, restarter))
     ours = [decision for decision in decisions if decision.process_id in same]
     cut_off = [one for one in ours if one.restarts and one.state is not DecisionState.FINISHED]
     again = [Restarted(one.id, one.restarts or 0, one.epoch) for one in cut_off]
     done += Restarts(processes=reopen(resources, again, same))
     wanted = {one.id: one.restarts or 0 for one in ours if one.failed}
-    return done + restart_tasks(resources, wanted) if wanted else done
+    return done + restart_tasks(resources, wanted, restarter) if wanted else done
 
 
 def _unchanged(resources: Resources, seen: Sequence[Process]) -> dict[str, Process]:

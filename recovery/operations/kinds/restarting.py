@@ -13,6 +13,7 @@ from recovery.engine.end.redo import take_over
 from recovery.engine.lookup import hint
 from recovery.engine.operators.redo import redo
 from recovery.engine.operators.restart import restart_many
+from recovery.engine.operators.restart_history import Restarter
 from recovery.errors import InputError
 from recovery.operations.kinds.base import Kind, Option, Options, Planned, found, plan_each, totals_of
 from recovery.records import (
@@ -62,8 +63,8 @@ class Restart(Kind):
 
         return plan_each(self.resources, operation, process_ids, judge)
 
-    def do(self, operation: Operation, seen: Sequence[Process]) -> Mapping[str, str]:  # noqa: ARG002
-        restart_many(self.resources, seen)
+    def do(self, operation: Operation, seen: Sequence[Process]) -> Mapping[str, str]:
+        restart_many(self.resources, seen, Restarter(operation.who, operation.why, operation.id))
         return {}
 
     def is_done(self, operation: Operation, result: OperationResult, process: Process) -> bool:  # noqa: ARG002

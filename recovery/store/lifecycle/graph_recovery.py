@@ -9,7 +9,8 @@ from typing import Any
 
 from pymongo.collection import Collection as MongoCollection
 
-from recovery.records import Graph, to_document
+from recovery.errors import DamagedRecord
+from recovery.records import Graph, RepairNote, from_document, to_document
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
@@ -129,6 +130,23 @@ class GraphRecovery:
         """Set new idle deadlines: something is going on in these processes."""
         live: Document = {"recoveryTime": {"$exists": True}}
         update_each(self._current, list(process_ids), live, [{"$set": {"recoveryTime": IDLE}}])
+
+    def last_repair(self, process_id: str) -> RepairNote | None:
+        """Return the last repair of anything of a process; None if there was none, or another program damaged it."""
+        found = self._current.find_one({"_id": process_id}, {"repaired": True})
+        try:
+            return from_document(RepairNote, found["repaired"]) if found and found.get("repaired") else None
+        except (DamagedRecord, AttributeError):
+            return None
+
+    def note_repair(self, process_ids: Iterable[str], repair: RepairNote, *, touch: bool) -> None:
+        """Keep the last repair of these processes; `touch` sets new idle deadlines as well, of those that have one."""
+        note = {"$mergeObjects": [literal(to_document(repair)), {"at": "$$NOW"}]}
+        fields: Document = {"repaired": note}
+        if touch:
+            has_none: Document = {"$eq": [{"$type": "$recoveryTime"}, "missing"]}
+            fields["recoveryTime"] = {"$cond": [has_none, "$$REMOVE", IDLE]}
+        update_each(self._current, list(process_ids), {}, [{"$set": fields}])
 
     def advance_deadline(self, process_id: str, seconds: float) -> None:
         """Look at an open graph within so many seconds: something in it is not as it should be."""

@@ -36,10 +36,9 @@ from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import after, earlier, literal, record_range, record_ranges
 from recovery.store.lifecycle.tasks import insert_missing
+from recovery.store.operators.restarts import with_life
 from recovery.store.record_reading import PROCESS_FIELDS, process_of
 
-KEPT_LIVES = 20
-"""Of what a process had come to before: who restarts it more often looks at the last ones."""
 BATCH = 1000
 FINISHED = DecisionState.FINISHED.value
 
@@ -73,14 +72,13 @@ class Redos:
             "order": seen.order,
         }
         ended: Document = {"$mergeObjects": [literal(to_document(life)), {"endedAt": "$$NOW"}]}
-        lives: Document = {"$concatArrays": [{"$ifNull": ["$lives", []]}, [ended]]}
         fields = {
             "state": ProcessState.RUNNING.value,
             "epoch": seen.epoch + 1,
             "reopened": seen.times_reopened + 1,
             "redo": literal(list(tasks)),
             "order": literal(key),
-            "lives": {"$slice": [lives, -KEPT_LIVES]},
+            "lives": with_life(ended),
             "restartedAt": "$$NOW",
             "recoveryTime": after(within),
         }

@@ -13,16 +13,26 @@ from dataclasses import dataclass
 from pymongo import UpdateOne
 from pymongo.database import Database
 
-from recovery.records import Process, ProcessState, Until, forgotten, reset
+from recovery.records import Life, Process, ProcessState, Until, forgotten, reset, to_document
 from recovery.records.ids import split_record_id
 from recovery.store import schema
 from recovery.store.client import Document
 from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import after, plus_one, task_end_by_actor
+from recovery.store.expressions import after, literal, plus_one, task_end_by_actor
 from recovery.store.lifecycle.decision_queries import FINISHED, QUEUED
 from recovery.store.lifecycle.decisions import Queued
 from recovery.store.lifecycle.graph_recovery import IDLE
+
+KEPT_LIVES = 20
+"""Restarts that a process's history holds."""
+
+
+def with_life(life: Document) -> Document:
+    """Return the history of a process with one more entry."""
+    before = {"$cond": [{"$isArray": "$lives"}, "$lives", []]}
+    return {"$slice": [{"$concatArrays": [before, [life]]}, -KEPT_LIVES]}
+
 
 BROKEN, RUNNING = ProcessState.BROKEN.value, ProcessState.RUNNING.value
 
@@ -116,6 +126,16 @@ class RestartUpdates:
             for one in restarted
         ]
         self._graphs.bulk_write(updates, ordered=False)
+
+    def note_restarts(self, lives: Mapping[str, Life]) -> None:
+        """Add restarts of failed tasks to the histories of their processes, {process: what it had come to}. Restorable:
+        nothing is decided by a history."""
+        updates = [
+            UpdateOne({"_id": process_id}, [{"$set": {"lives": with_life(literal(to_document(life)))}}])
+            for process_id, life in lives.items()
+        ]
+        if updates:
+            self._processes.bulk_write(updates, ordered=False)
 
     def without_failure(self, restarted: Iterable[Restarted]) -> set[str]:
         """Those of their processes in whose graph no task has failed. Of what broke them, that is, all was restarted;
