@@ -74,7 +74,11 @@ FIELDS: dict[str, Field] = {
         Field("fingerprint", FieldKind.TEXT, "What alike errors have in common, as `recovery broken list` has it."),
         Field("actor", FieldKind.TEXT, "An actor of which a task is to be done, or has failed."),
         Field("timeouts", FieldKind.NUMBER, "How many attempts of one of its tasks were lost."),
-        Field("rule", FieldKind.EXACT, "A rule of the failure map that an operation found broken in the last 90 days."),
+        Field(
+            "rule",
+            FieldKind.EXACT,
+            "A rule of the failure map by which it was repaired last, or that an operation found in the last 90 days.",
+        ),
     )
 }
 

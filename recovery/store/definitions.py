@@ -207,7 +207,14 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
             },
         ),
     ],
-    GRAPHS: [_DEADLINE],
+    GRAPHS: [
+        _DEADLINE,
+        # Of processes of which something was repaired.
+        (
+            [("repaired.rule", 1)],
+            {"name": "repaired", "partialFilterExpression": {"repaired.rule": {"$exists": True}}},
+        ),
+    ],
     # Not partial: the collection holds only what is broken.
     INTERRUPTIONS: [
         ([("type", 1), ("actor", 1), ("kind", 1), ("fingerprint", 1)], {"name": "group"}),

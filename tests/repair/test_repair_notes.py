@@ -77,9 +77,7 @@ def test_an_operations_repair(world: World) -> None:
 def test_a_note_that_another_program_damaged_says_nothing(world: World) -> None:
     overdue(world, WORKING)
     for damaged in (5, {"rule": 7}, "WORK_TIMEOUT"):
-        world.store.database["graphs"].update_one(
-            {}, {"$set": {"repaired": damaged}}, bypass_document_validation=True
-        )
+        world.store.database["graphs"].update_one({}, {"$set": {"repaired": damaged}}, bypass_document_validation=True)
         assert world.store.graphs.last_repair(process_of(0)) is None
     scanner(world, "decisions").run_once()
     assert note(world).rule == "WORK_TIMEOUT"

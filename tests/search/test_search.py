@@ -26,6 +26,10 @@ NAMES = st.sampled_from(["a", "ab", "b", "b*"])
 AGES = st.integers(0, 4).map(lambda hours: NOW - hours * HOUR - HOUR / 2)
 LIVE = ("waiting", "delayed", "queued", "working")
 NUMBERS = st.integers(0, 3)
+REPAIRED = st.one_of(
+    st.just({}),
+    st.builds(lambda rule: {"repaired": {"rule": rule, "source": "auto", "worker": "w", "at": NOW}}, NAMES),
+)
 EXHAUSTED = st.one_of(st.just({}), st.builds(lambda code: {"exhausted": code}, NUMBERS))
 REFUSED: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [{}, *({"attempts": attempts, "refused": {"count": 1, "attempts": 0, "pass": "k"}} for attempts in (0, 1))]
@@ -64,6 +68,7 @@ def databases(draw: st.DrawFn) -> Documents:
             found["processes"].append(process)
         if draw(st.booleans()):
             graph = {"_id": key, "notFinished": {"t": NOW} if draw(st.booleans()) else {}, "touchedAt": draw(AGES)}
+            graph |= draw(REPAIRED)
             found["graphs"].append(graph | {"recoveryTime": draw(AGES), "links": {}, "finished": [], "failed": {}})
         for task in range(draw(st.integers(0, 2))):
             decision = {"_id": f"{key}/t{task}", "actor": draw(NAMES), "timeouts": draw(NUMBERS)}
@@ -151,7 +156,7 @@ def terms(draw: st.DrawFn) -> tuple[str, Holds]:
                 (f"idle:{FORMS[apart[0]]}({hours}h)", _idle(apart[0], hours)),
                 ("overdue", _overdue),
                 ("refused", any_of("decisions", _refused)),
-                (f"rule:{wanted[0]}", any_of("operationResults", lambda one: wanted[0] in one["rules"])),
+                (f"rule:{wanted[0]}", _rules(wanted[0])),
             ]
         )
     )
@@ -169,6 +174,12 @@ def _messages(part: str) -> Holds:
     own = any_of("processes", lambda one: "error" in one and part in one["error"]["message"])
     listed = any_of("interruptions", lambda one: part in one["message"])
     return lambda process, documents: own(process, documents) or listed(process, documents)
+
+
+def _rules(wanted: str) -> Holds:
+    found = any_of("operationResults", lambda one: wanted in one["rules"])
+    repaired = any_of("graphs", lambda one: one.get("repaired", {}).get("rule") == wanted)
+    return lambda process, documents: found(process, documents) or repaired(process, documents)
 
 
 def _codes(sign: str, number: int) -> Holds:

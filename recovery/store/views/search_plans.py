@@ -205,7 +205,10 @@ def _of_timeouts(term: Term) -> list[SearchSource]:
 
 
 def _of_rule(term: Term) -> list[SearchSource]:
-    return [SearchSource(schema.OPERATION_RESULTS, {"rules": term.value}, "process", few=True)]
+    return [
+        SearchSource(schema.OPERATION_RESULTS, {"rules": term.value}, "process", few=True),
+        SearchSource(schema.GRAPHS, {"repaired.rule": term.value}, few=True, index="repaired"),
+    ]
 
 
 _SOURCES: dict[str, Callable[[Term], list[SearchSource]]] = {
