@@ -8,10 +8,12 @@ code.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from bson.errors import BSONError, InvalidDocument
 from pymongo.errors import (
+    BulkWriteError,
     DocumentTooLarge,
     OperationFailure,
     PyMongoError,
@@ -54,8 +56,11 @@ def is_transient(error: BaseException) -> bool:
     from recovery.retry.catalogues.mongodb import MONGODB
     from recovery.retry.signs import signs_of
 
-    found = find(signs_of(error), (MONGODB,))
-    return found is not None and found.is_retriable
+    signs = [signs_of(error)]
+    if isinstance(error, BulkWriteError):  # a server that steps down in the middle refuses the rest
+        failed = (error.details or {}).get("writeErrors", ())
+        signs += [replace(signs[0], number=one.get("code"), labels=frozenset()) for one in failed]
+    return any(found is not None and found.is_retriable for found in (find(one, (MONGODB,)) for one in signs))
 
 
 def ours(error: Exception) -> StoreError:

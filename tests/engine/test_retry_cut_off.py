@@ -45,7 +45,8 @@ def run(settings: Settings, plan: Plan) -> tuple[int, int, int, int]:
         other.store.database[name].delete_many({})  # what is there costs time: it all grows older
     other.redis.flushdb()
     given_back = metrics.REQUEUES.labels("GIVEN_BACK", "order")._value
-    before = given_back.get()
+    lost = metrics.ACTOR_WORK_TIMEOUTS.labels("order")._value  # the record counts those in a row
+    before, lost_before = given_back.get(), lost.get()
     process_id, passing = doomed.start("order"), Passing(doomed.store.database)
     doomed.tell()
 
@@ -70,7 +71,8 @@ def run(settings: Settings, plan: Plan) -> tuple[int, int, int, int]:
     assert other.app.result(process_id, timeout=0) == "done"
     decision = other.store.decisions.get(f"{process_id}/start")
     assert decision is not None and decision.retry is not None
-    return decision.attempts, decision.retry.count, decision.timeouts, int(given_back.get() - before)
+    told = int(lost.get() - lost_before), int(given_back.get() - before)
+    return decision.attempts, decision.retry.count, *told
 
 
 @pytest.mark.parametrize(

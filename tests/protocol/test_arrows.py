@@ -157,7 +157,7 @@ def test_chain_cut_off(world: World, at: str, skipped: int, by: str) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    "at", ["Requeues.timed_out:after", "Broker.push:before", "Broker.push:after", "GraphRecovery.touch:before"]
+    "at", ["Requeues.timed_out:after", "Broker.push:before", "Broker.push:after", "GraphRecovery.note_repair:before"]
 )
 def test_rescue_cut_off(world: World, at: str) -> None:
     process_id = start(world)

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from recovery import metrics
@@ -40,19 +41,72 @@ Actors = Mapping[str, Actor[..., Any]]
 """Those whose code is here, by name."""
 
 
-def judge_failure(
-    resources: Resources, actor: Actor[..., Any], here: Actors, decision: Decision, ran: CallResult, host: Host
-) -> tuple[CallResult, Answer]:
-    """Return whether and when a failed attempt is retried, and the attempt with what its caller knows of its error.
+class FailureJudge:
+    """Judges the failures of one attempt. What the records say about retries is read once: a retry in the slot is due
+    within milliseconds."""
 
-    Errors of servers are raised.
-    """
-    return through_outage(
-        resources,
-        lambda: _answer(resources, actor, here, decision, ran, host),
-        actor.preferences.worker_timeout,
-        decision.id,
-    )
+    def __init__(
+        self, resources: Resources, actor: Actor[..., Any], here: Actors, decision: Decision, host: Host
+    ) -> None:
+        """`here` are the actors whose code is here, by name."""
+        self._resources, self._actor, self._here, self._host = resources, actor, here, host
+        self._claimed = decision
+        self._of_task: tuple[RetryOptions, dict[str, Any]] | None = None
+        self._of_type: RetryOptions | None = None
+        self._asked: tuple[datetime, float] | None = None
+        """The database's time when it was asked, and `time.monotonic` then."""
+
+    def judge(self, decision: Decision, ran: CallResult) -> tuple[CallResult, Answer]:
+        """Return whether and when a failed attempt is retried, and the attempt with what its caller knows of its error.
+
+        Errors of servers are raised. `decision` is as it was claimed, with the retries since then.
+        """
+        return through_outage(
+            self._resources,
+            lambda: self._judge(decision, ran),
+            self._actor.preferences.worker_timeout,
+            decision.id,
+        )
+
+    def _judge(self, decision: Decision, ran: CallResult) -> tuple[CallResult, Answer]:
+        error, found, actor = ran.outcome.error, ran.found, self._actor
+        assert error is not None and found is not None
+        preferences, now = actor.preferences, self._now()
+        if self._of_task is None:
+            self._of_task = _of_task(self._resources, decision)
+            self._log_unknown_strategy(self._of_task[0])
+        (task, context), own = self._of_task, preferences.retry_options()
+        if is_named(task.retryable, ran.types, found.code):
+            found = known_to_caller(found)
+            ran = replace(ran, found=found)
+        terms = Terms(
+            preferences.idempotent, (task, own), actor.strategy_for(task), context, _remaining(actor, decision, now)
+        )
+        if found.is_retriable:
+            self._of_type = self._of_type or _of_process_type(self._resources, self._here, decision)
+            terms = replace(terms, options=(task, own, self._of_type))
+        # As an actor's function is run, for a strategy is the application's as well: one that hangs takes its slot.
+        with self._host.running(decision, preferences.worker_timeout):
+            try:
+                return ran, decided(answer(decision, error, found, terms, now))
+            except (SystemExit, KeyboardInterrupt) as end:
+                if self._host.ends(end):
+                    raise
+                told = f"the strategy {type(terms.strategy).__name__} raised {type(end).__name__}"
+                return ran, Answer(refusal=RetryRefusal.STRATEGY, why=told)
+
+    def _now(self) -> datetime:
+        if self._asked is None:
+            self._asked = self._resources.store.now(), time.monotonic()
+        at, asked = self._asked
+        return at + timedelta(seconds=time.monotonic() - asked)
+
+    def _log_unknown_strategy(self, task: RetryOptions) -> None:
+        if task.strategy is not None and self._actor.strategies.find(task.strategy) is None:
+            log.warning(
+                "%s %s: this application has no strategy named %s, which the task asks for; its actor's decides",
+                self._actor.name, self._claimed.id, task.strategy,
+            )  # fmt: skip
 
 
 def retry_or_end(
@@ -99,39 +153,6 @@ def note_retry(actor: Actor[..., Any], decision: Decision, ran: CallResult, said
         found.reason.name, state.count, said.delay, f"{state.until:%Y-%m-%d %H:%M:%S} UTC",
         extra=_extra(actor, decision, ran, said),
     )  # fmt: skip
-
-
-def _answer(
-    resources: Resources, actor: Actor[..., Any], here: Actors, decision: Decision, ran: CallResult, host: Host
-) -> tuple[CallResult, Answer]:
-    error, found, preferences = ran.outcome.error, ran.found, actor.preferences
-    assert error is not None and found is not None
-    own = preferences.retry_options()
-    store = resources.store
-    now = store.now()
-    task, context = _of_task(resources, decision)
-    if task.strategy is not None and actor.strategies.find(task.strategy) is None:
-        log.warning(
-            "%s %s: this application has no strategy named %s, which the task asks for; its actor's decides",
-            actor.name, decision.id, task.strategy,
-        )  # fmt: skip
-    if is_named(task.retryable, ran.types, found.code):
-        found = known_to_caller(found)
-        ran = replace(ran, found=found)
-    terms = Terms(
-        preferences.idempotent, (task, own), actor.strategy_for(task), context, _remaining(actor, decision, now)
-    )
-    if found.is_retriable:
-        terms = replace(terms, options=(task, own, _of_process_type(resources, here, decision)))
-    # As an actor's function is run, for a strategy is the application's as well: one that hangs takes its slot.
-    with host.running(decision, preferences.worker_timeout):
-        try:
-            return ran, decided(answer(decision, error, found, terms, now))
-        except (SystemExit, KeyboardInterrupt) as end:
-            if host.ends(end):
-                raise
-            told = f"the strategy {type(terms.strategy).__name__} raised {type(end).__name__}"
-            return ran, Answer(refusal=RetryRefusal.STRATEGY, why=told)
 
 
 def _of_task(resources: Resources, decision: Decision) -> tuple[RetryOptions, dict[str, Any]]:

@@ -20,7 +20,7 @@ from recovery.engine.actors.resolve import CallRefused, NotReady
 from recovery.engine.resources import Resources
 from recovery.engine.run.in_place import SlotWait
 from recovery.engine.run.refusing import give_back_or_end, give_back_pinned
-from recovery.engine.run.retrying import judge_failure, note_retry, retry_or_end
+from recovery.engine.run.retrying import FailureJudge, note_retry, retry_or_end
 from recovery.engine.steps import ClaimedTask, Ended, requeue_unrun
 from recovery.errors import DamagedRecord
 from recovery.records import Decision, Task
@@ -118,6 +118,7 @@ class Trying:
         """
         resources, decision = self._resources, here.decision
         wait: SlotWait | None = None
+        judge: FailureJudge | None = None
         while True:
             ran = call(resources.store, actor, task, decision, here.outcomes, self._host, self._catalogues)
             if not actor.preferences.restarts_lost_attempts:
@@ -127,7 +128,8 @@ class Trying:
             if ran is None or ran.found is None:
                 return ran, decision, None
             failed_at = time.monotonic()
-            ran, said = judge_failure(resources, actor, self._actors, decision, ran, self._host)
+            judge = judge or FailureJudge(resources, actor, self._actors, decision, self._host)
+            ran, said = judge.judge(decision, ran)
             # Whoever reads only warnings learns of each attempt's retries once.
             level = logging.WARNING if wait is None else logging.INFO
             wait = wait or SlotWait(resources, actor, decision, self._host)

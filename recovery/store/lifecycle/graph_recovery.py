@@ -126,11 +126,6 @@ class GraphRecovery:
         lacking: Document = {"recoveryTime": None, "notFinished": {"$ne": {}}, "failed": {}}
         return stamp_each(self._current, process_ids, lacking, "$$NOW")
 
-    def touch(self, process_ids: Iterable[str]) -> None:
-        """Set new idle deadlines: something is going on in these processes."""
-        live: Document = {"recoveryTime": {"$exists": True}}
-        update_each(self._current, list(process_ids), live, [{"$set": {"recoveryTime": IDLE}}])
-
     def last_repair(self, process_id: str) -> RepairNote | None:
         """Return the last repair of anything of a process; None if there was none, or another program damaged it."""
         found = self._current.find_one({"_id": process_id}, {"repaired": True})
