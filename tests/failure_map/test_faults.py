@@ -161,7 +161,7 @@ def test_all_graphs_are_dropped(world: World) -> None:
         check_quiet(world, one.id)
     after = {d["_id"]: d["outcome"] for d in world.store.database["decisions"].find({"_id": {"$in": list(done)}})}
     assert after == done, "no finished task ran again"
-    assert set(world.store.database["graphs"].index_information()) == {"_id_", "deadline"}
+    assert set(world.store.database["graphs"].index_information()) == {"_id_", "deadline", "repaired"}
     assert "graphs" in definitions.VALIDATORS
 
 

@@ -84,7 +84,7 @@ def test_whatever_is_found_by_a_look_all_is_scanned(
             scanning.nudge()
             wait_until(lambda: decisions.count_documents({"state": "queued"}) == 2, 10, "both to be requeued")
             wait_until(lambda: not scanning.busy, 10, "the last scanner's turn")
-            claim = {"state": "working", "recoveryTime": odd or world.store.now(), "worker": "w"}
+            claim = {"state": "working", "recoveryTime": odd or world.store.now(), "worker": "w", "timeouts": 0}
             decisions.update_many({}, {"$set": claim})
     finally:
         scanning.stop()
