@@ -3,9 +3,9 @@
 The lists are those of RFC 49, 'Response Code Retry List' and 'Idempotent Operation List'.
 
 An error of the SDK (the package `couchbase`) is recognised by its context first: the service, the status, the operation
-and the text of the answer. Then by the reasons for which the SDK itself had retried before it raised the error, and last
-by its class. An answer that is not in the list is not retried, unless the server's error map says that it may be. Codes
-from 26001 on; from 46001 on what waiting does not cure.
+and the text of the answer. Then by the reasons for which the SDK itself had retried before it raised the error, and
+last by its class. An answer that is not in the list is not retried, unless the server's error map says that it may be.
+Codes from 26001 on; from 46001 on what waiting does not cure.
 """
 
 from __future__ import annotations
