@@ -63,6 +63,7 @@ CHECKS: tuple[tuple[str, Ask, tuple[str, ...]], ...] = (
     ("operations", operator_records.operations, (MONGODB,)),
     ("deadlines", stored_records.deadlines, (MONGODB,)),
     ("damage", stored_records.damaged, (MONGODB,)),
+    ("rejections", stored_records.rejections, (MONGODB,)),
     ("processes", stored_records.broken, (MONGODB,)),
     ("markers", operator_records.markers, (MONGODB,)),
 )

@@ -7,11 +7,29 @@ from recovery.engine import Resources
 from recovery.health.model import Cause, Check, join_names, ok, problem, unread, warning
 from recovery.records import ProcessState
 from recovery.store import Selection, schema
+from recovery.wording import printable, show_age
 
 DAMAGED_TOLD = 5
 """Damaged records that are named, at most, of each collection."""
+REJECTIONS_TOLD = 5
+"""Rejected writes that are named."""
 GRAPHS_LOOKED_AT, READ_AT_MOST = 1_000_000, 100_000
 """Live records of a collection that are looked at, those that are due first: each in two or three seconds."""
+
+
+def rejections(resources: Resources) -> Check:
+    """The latest writes that a condition rejected, with their processes. For information: it keeps results from being
+    taken twice."""
+    store = resources.store
+    latest, now = store.rejected_writes.latest()[:REJECTIONS_TOLD], store.now()
+    if not latest:
+        return ok("rejections", "none so far")
+    told = (
+        f"{one.step} of {printable(one.record)} ({one.id}) by its {one.guard}, "
+        f"{show_age(max(0.0, (now - one.at).total_seconds()))} ago"
+        for one in latest
+    )
+    return ok("rejections", f"the latest: {'; '.join(told)}")
 
 
 def collections(resources: Resources) -> Check:

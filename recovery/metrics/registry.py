@@ -142,6 +142,9 @@ WORKERS_LOST = Counter("recovery_workers_lost", "Workers that were found to be g
 DAMAGED = Counter("recovery_damaged_records", "Looks at records that can't be read.")
 FAILED_STEPS = Counter("recovery_failed_steps", "Applies and repairs that failed for what a record holds.")
 STALE = Counter("recovery_stale_results", "Messages and results discarded as stale, by what.", ["reason"])
+REJECTED = Counter(
+    "recovery_rejected_writes", "Writes that a condition rejected, by step and by what it was.", ["step", "guard"]
+)
 REFUSED = Counter("recovery_messages_refused", "Texts in Redis that are no messages of ours, by why.", ["reason"])
 PUSH_FAILURES = Counter("recovery_push_failures", "Messages that Redis did not take.")
 LAG = Histogram(
@@ -172,11 +175,14 @@ DRILL_PROBES = Counter("recovery_drill_probes", "What drills measured, by step a
 
 
 _STEPS = ("start", "step", "delay", "lost_claim", "killed_slot", "killed_worker")
+_REJECTING = ("claim", "finish", "apply", "interrupt", "repair")
+_GUARDS = ("gone", "actor", "epoch", "pass", "state", "deadline", "version", "passing")
 # There from the start, at 0, where the values of the labels are known: the first one of them is an increase, which
 # Prometheus can't see of a counter that has just appeared.
 for _counter, _values in (
     (OPERATIONS, [("restart",), ("set running",), ("abort",)]),
     (STALE, [("message",), ("result",), ("claim lost",)]),
+    (REJECTED, [(step, guard) for step in _REJECTING for guard in _GUARDS]),
     (REFUSED, [("too large",), ("malformed",), ("other task",), ("expired",), ("command",)]),
     (BREAKER_CHANGES, [("mongodb", "open"), ("mongodb", "closed")]),
     (DRILL_PROBES, [(step, outcome) for step in _STEPS for outcome in ("ok", "late", "failed")]),

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         HungSlot,
         LeftCounts,
         QueueStatistics,
+        RejectedWrite,
         Sample,
         ScannerRun,
         Worker,
@@ -124,6 +125,7 @@ __all__ = [
     "QueueStatistics",
     "Record",
     "Refused",
+    "RejectedWrite",
     "RepairNote",
     "ResultState",
     "RetryCycle",
@@ -178,8 +180,8 @@ __getattr__ = exported(
         "task": "Call Child RetryOptions Task",
         "values": "Encoded Promise",
         "worker": (
-            "Census CensusLine FailingSlots FreedSlots HungSlot LeftCounts QueueStatistics Sample ScannerRun Worker "
-            "is_same_deadline"
+            "Census CensusLine FailingSlots FreedSlots HungSlot LeftCounts QueueStatistics RejectedWrite Sample "
+            "ScannerRun Worker is_same_deadline"
         ),
     },
 )

@@ -45,6 +45,20 @@ class FreedSlots(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RejectedWrite(Record):
+    """A write that a condition rejected, the latest of a step of one actor: `id` is its name."""
+
+    id: str
+    step: str
+    """`claim`, `finish`, `apply`, `interrupt` or `repair`."""
+    guard: str
+    """What was another than the write expected: see `engine.rejections.Guard`."""
+    record: str
+    """`P/T` of a decision, `P` of a graph."""
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStatistics(Record):
     """What workers tell of a queue: when they polled it last, and how old the last message taken was.
 

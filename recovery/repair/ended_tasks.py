@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from recovery import metrics, tracing
 from recovery.engine import Applied, Ended, Outbox, Resources, ended_portions, is_of_servers, read_each
+from recovery.engine.rejections import note_unrepaired
 from recovery.errors import DamagedRecord
 from recovery.records import ActorPreferences, ErrorInfo
 from recovery.records.ids import new_pass
@@ -72,7 +73,7 @@ class EndRepairs:
     """What ends a task, and what becomes of one that has ended."""
 
     def __init__(self, resources: Resources, applying: Applying) -> None:
-        self._store, self._applying = resources.store, applying
+        self._resources, self._store, self._applying = resources, resources.store, applying
         self.actions = {
             Repair.APPLY: self._apply,
             Repair.END_OVERDUE: self._end_overdue,
@@ -89,10 +90,12 @@ class EndRepairs:
             key = finding.decision.actor, finding.decision.last_loss, finding.decision.timeouts + 1
             alike[key].append(finding.record)
         holders = holders_of(findings) if rule is Rule.WORKER_LOST else None
+        judged = {f.record: f.decision for f in findings if f.decision is not None}
         failed: list[str] = []
         for (actor, last, losses), ids in alike.items():
             error = _timeout_error(rule, around.actor(actor), last, losses, why)
             failed_now = self._store.task_ends.fail(ids, error, new_pass(), holders)
+            note_unrepaired(self._resources, {key: judged[key] for key in ids}, failed_now)
             failed += failed_now
             count_timeouts(actor, len(failed_now))
         over = set(failed)

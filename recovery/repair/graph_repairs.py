@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from recovery.engine import Resources, enqueue, rebuild_graphs
+from recovery.engine.rejections import note_graph_changed
 from recovery.records import DecisionState, Graph
 from recovery.records.ids import record_id, split_record_id
 from recovery.repair.changed import Action, Changed, of_batch, on_batch
@@ -42,7 +43,7 @@ class GraphRepairs:
                 for task in set(graph.finished).intersection(found[graph.id])
                 if states.get(key := record_id(graph.id, task), DecisionState.FINISHED) is not DecisionState.FINISHED
             }
-            if undecided and self._store.graphs.reopen(graph, undecided):
+            if undecided and self._as_judged(graph, self._store.graphs.reopen(graph, undecided)):
                 changed[graph.id] += len(undecided)
                 for_others = {dependent for others in undecided.values() for dependent in others}
                 waiting += [record_id(graph.id, task) for task in undecided.keys() - for_others]
@@ -65,11 +66,16 @@ class GraphRepairs:
                 others = still_to_come(set(dead).difference(_ancestors(task, parents)), applied)
                 if dead:
                     waits[task] = [one for one in others if one in graph.not_finished]
-            if waits and self._store.graphs.relink(graph, waits):
+            if waits and self._as_judged(graph, self._store.graphs.relink(graph, waits)):
                 changed[process_id] += len(waits)
                 ready += [record_id(graph.id, task) for task, others in waits.items() if _is_free(graph, task, others)]
         enqueue(self._resources, ready)
         return changed
+
+    def _as_judged(self, graph: Graph, is_written: bool) -> bool:
+        if not is_written:
+            note_graph_changed(self._resources, graph)
+        return is_written
 
     def _by_portion(self, step: Callable[[Tasks], Changed]) -> Action:
         """Return an action that takes a step for all that was found, for as many processes at once as may be held in

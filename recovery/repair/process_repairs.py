@@ -18,6 +18,7 @@ from recovery.engine.end.abort import finish_abort
 from recovery.engine.end.breaking import list_interruption, mark, order_markers, remove_superseded
 from recovery.engine.end.fencing import finish_removal, take_off_marks
 from recovery.engine.end.redo import carry_out
+from recovery.engine.rejections import note_graph_changed
 from recovery.metrics.registry import count_ended
 from recovery.records import Decision, DecisionState, ErrorInfo, Process, ProcessState, Task
 from recovery.records.ids import record_id, split_record_id
@@ -123,7 +124,10 @@ class ProcessRepairs:
 
     def _break_off(self, snapshot: Snapshot, finding: Finding) -> bool:
         process, graph, rule, task = snapshot.process, snapshot.graph, finding.rule, split_record_id(finding.record)[1]
-        if process is None or graph is None or not self._store.graphs.fail_seen(graph, task):
+        if process is None or graph is None:
+            return False
+        if not self._store.graphs.fail_seen(graph, task):
+            note_graph_changed(self._resources, graph)
             return False
         decision = snapshot.decisions.get(task)
         restarts = max(process.times_reopened, (decision.restarts if decision is not None else None) or 0)

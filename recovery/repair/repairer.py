@@ -25,6 +25,7 @@ import prometheus_client
 from recovery import metrics, tracing
 from recovery.engine import Outbox, Resources, push
 from recovery.engine.end.fencing import withdraw_unwanted
+from recovery.engine.rejections import note_unrepaired
 from recovery.limits import LONGEST
 from recovery.metrics.registry import AUTO, count_requeued, observe_all
 from recovery.records import Decision, RepairNote
@@ -142,6 +143,7 @@ class Repairer:
         decisions = _decisions(findings)
         holders = holders_of(findings) if rule is Rule.WORKER_LOST else None
         delayed = self._store.requeues.delay_lost(list(decisions), seconds, new_pass(), holders)
+        note_unrepaired(self._resources, decisions, delayed)
         for actor, count in Counter(decisions[key].actor for key in delayed).items():
             count_timeouts(actor, count)
         for key in delayed:
@@ -210,6 +212,7 @@ class Repairer:
             count_requeued(rule.value, [one.actor for one in queued])
             tracing.repaired(rule.value, repairing)
             _observe_lag(wanted, queued)
+        note_unrepaired(self._resources, wanted, (one.id for one in queued))
         return of_records(one.id for one in queued)
 
 

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from recovery.store.views.process_imports import Imports
     from recovery.store.views.process_lookup import ProcessDetails, ProcessNames
     from recovery.store.views.ranges import Ranges
+    from recovery.store.views.rejected_writes import RejectedWrites
     from recovery.store.views.scanner_queries import Due, Scanners, UnreachableDeadlines
     from recovery.store.views.search import Search
     from recovery.store.views.server_state import MongoServer
@@ -207,6 +208,7 @@ class Store:
     hung: Hung = part(
         "store.views.lifeline_queries:Hung", lambda store: (store._database, lambda: store.decisions.catch_up())
     )
+    rejected_writes: RejectedWrites = of_database("views.rejected_writes:RejectedWrites")
     unreachable_deadlines: UnreachableDeadlines = of_database("views.scanner_queries:UnreachableDeadlines")
     damaged: Damaged = of_database("operators.record_mending:Damaged")
     ranges: Ranges = of_database("views.ranges:Ranges")

@@ -83,3 +83,16 @@ def test_slots_that_run_nothing_are_named_with_the_reason(world: World) -> None:
     assert check.found == "claim tasks and can run none on w: 2 slots in a row, the last for OSError: no room\\x1b[31m"
     world.store.workers.beat(worker(), 60)
     assert asked(world, "slots").level is Level.OK
+
+
+def test_the_latest_rejected_writes_are_told(world: World) -> None:
+    assert (asked(world, "rejections").level, asked(world, "rejections").found) == (Level.OK, "none so far")
+    for step, guard in (("finish", "pass"), ("claim", "state")):
+        world.store.rejected_writes.note("add", step, guard, TASK)
+        world.store.rejected_writes.note("add", step, "actor", "not kept, a moment later")
+    check = asked(world, "rejections")
+    ago = r"[0-9.]+m?s ago"
+    one = rf"claim of {TASK} \(add\) by its state, {ago}"
+    other = rf"finish of {TASK} \(add\) by its pass, {ago}"
+    assert check.level is Level.OK
+    assert re.fullmatch(f"the latest: ({one}; {other}|{other}; {one})", check.found), check.found

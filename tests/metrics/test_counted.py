@@ -248,7 +248,11 @@ def what_is_not_idempotent_is_not_tried_again(world: Counted) -> Iterator[None]:
     world.run()
 
 
-@moves(RAN, {"attempts actor=order outcome=stale result": 1, "stale_results reason=result": 1})
+@moves(
+    RAN,
+    {"attempts actor=order outcome=stale result": 1, "stale_results reason=result": 1},
+    {"rejected_writes guard=pass step=finish": 1},
+)
 def a_result_comes_too_late(world: Counted) -> Iterator[None]:
     world.started(accept_first=False)
     world.task = world.requeue
@@ -277,7 +281,7 @@ def a_task_is_not_ready(world: Counted) -> Iterator[None]:
     world.run()
 
 
-@moves({"stale_results reason=message": 1})
+@moves({"stale_results reason=message": 1, "rejected_writes guard=pass step=claim": 1})
 def a_message_is_stale(world: Counted) -> Iterator[None]:
     world.started()
     world.store.requeues.requeue_message_lost([world.decision_id], world.store.now(), new_pass())

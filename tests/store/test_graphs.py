@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.records import Graph
+from recovery.records import Graph, RepairNote
 from recovery.store import Finished, GraphView, Store
 from recovery.store.lifecycle import graphs
 from tests.examples import examples
@@ -202,10 +202,14 @@ def test_an_open_graph_does_not_rest(store: Store) -> None:
     assert there(store).recovery_time is not None
 
 
-def test_touch_wakes_nothing_that_rests(store: Store) -> None:
+def test_a_repair_wakes_nothing_that_rests(store: Store) -> None:
     graph(store, "a")
     graph(store, id="q", recovery_time=None)
-    store.graphs.touch(["p", "q"])
+    before = there(store).recovery_time
+    note = RepairNote(rule="WORK_TIMEOUT", source="auto", worker="w")
+    store.graphs.note_repair(["p", "q"], note, touch=False)
+    assert there(store).recovery_time == before
+    store.graphs.note_repair(["p", "q"], note, touch=True)
     assert is_close(there(store).recovery_time, store.now() + timedelta(seconds=30))
     assert store.graphs.get_many(["q"])["q"].recovery_time is None
 

@@ -21,6 +21,7 @@ from recovery.engine.apply.rebuild import is_whole, made_whole, rebuild_graph
 from recovery.engine.apply.reopen import reopen_for
 from recovery.engine.end.breaking import break_process
 from recovery.engine.end.fencing import there
+from recovery.engine.rejections import Guard, Step, note
 from recovery.engine.resources import Resources
 from recovery.engine.steps import Applied, Ended, enqueue, records_of_children
 from recovery.errors import RecordTooLarge
@@ -221,7 +222,7 @@ def _apply_finished(resources: Resources, group: Group, take: Take | None) -> li
     except RecordTooLarge:
         return [_outgrown(resources, group)]
     if away and _is_over(resources, group):
-        return [Effect(group, Applied.STALE)]
+        return [Effect(group, Applied.STALE)]  # noted there
     if views:
         return _go_on(resources, {process_id: (group, views[process_id])}, take)
     before, finished = Applied.RESTORED if missing else Applied.BEFORE, [_finished(one) for one in group]
@@ -240,6 +241,8 @@ def _is_over(resources: Resources, group: Group) -> bool:
     if standing is not None and standing.epoch <= _epoch_of(group):
         return False
     for ended in group:
+        guard = Guard.GONE if standing is None else Guard.EPOCH
+        note(resources, Step.APPLY, guard, ended.decision.actor, ended.decision.id)
         resources.store.redos.discard(standing.epoch if standing is not None else None, ended.decision)
     return True
 
@@ -262,6 +265,8 @@ def _apply_unknown(
     if made:  # from the decisions, this one among them
         view, applied = resources.store.graphs.view(process_id, [_finished(ended)]), Applied.RESTORED
     if view is None or view.epoch > ended.decision.epoch:
+        guard = Guard.GONE if view is None else Guard.EPOCH
+        note(resources, Step.APPLY, guard, ended.decision.actor, ended.decision.id)
         return [Effect(group, Applied.STALE)]
     # Its parent is not applied, or the graph was made anew a moment ago, or is still to be for a new epoch.
     if view.epoch < ended.decision.epoch or not view.applied:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from recovery.engine.apply.rebuild import rebuild_graph
 from recovery.engine.end.breaking import break_off, list_interruption, remove_superseded, unlist_past_lives
+from recovery.engine.rejections import Guard, Step, note
 from recovery.engine.resources import Resources
 from recovery.engine.steps import Applied
 from recovery.records import UNENDED_PROCESSES, Decision, DecisionState, ErrorInfo, Process, ProcessState
@@ -27,7 +28,8 @@ def interrupt(resources: Resources, decision: Decision) -> Applied:
     store, task = resources.store, decision.task_id
     process = store.processes.brief(decision.process_id)
     if process is None or process.epoch != decision.epoch or process.state not in UNENDED_PROCESSES:
-        return Applied.STALE
+        guard = Guard.GONE if process is None else Guard.EPOCH if process.epoch != decision.epoch else Guard.STATE
+        return _rejected(resources, decision, guard)
     if not store.graphs.fail(process.id, decision.epoch, task, decision.restarts):
         return _unknown(resources, decision)
     error = decision.outcome.error.evolve(task=task, actor=decision.actor)
@@ -55,10 +57,16 @@ def _unknown(resources: Resources, decision: Decision) -> Applied:
     view = store.graphs.view(decision.process_id, [Finished(decision.task_id, {}, ())])
     if view is None:
         # Made from the decisions, this one among them.
-        return interrupt(resources, decision) if rebuild_graph(resources, decision.process_id) else Applied.STALE
+        made = rebuild_graph(resources, decision.process_id)
+        return interrupt(resources, decision) if made else _rejected(resources, decision, Guard.GONE)
     if view.epoch < decision.epoch or (view.epoch == decision.epoch and not view.registered):
         store.decisions.apply_later(decision.id, resources.settings.apply_timeout)
         return Applied.NOT_YET
+    return _rejected(resources, decision, Guard.EPOCH)  # of the process, or of the task: restarted since
+
+
+def _rejected(resources: Resources, decision: Decision, guard: Guard) -> Applied:
+    note(resources, Step.INTERRUPT, guard, decision.actor, decision.id)
     return Applied.STALE
 
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from recovery.engine.apply.complete import Complete, finish_processes
 from recovery.engine.end.fencing import withdraw_graphs
 from recovery.engine.isolation import tell
+from recovery.engine.rejections import note_graph_changed
 from recovery.engine.resources import Resources
 from recovery.engine.steps import enqueue
 from recovery.errors import DamagedRecord
@@ -72,6 +73,7 @@ def remake_graph(resources: Resources, process_id: str) -> bool | None:
     if process.state not in UNENDED_PROCESSES and graph.not_finished:
         return False
     if not store.graphs.remake(seen, graph):
+        note_graph_changed(resources, seen)
         return False
     _go_on(resources, [graph], {process_id: process})
     return True

@@ -20,6 +20,7 @@ from recovery.engine.actors.context import attempting
 from recovery.engine.apply.outbox import Outbox
 from recovery.engine.isolation import in_a_line, is_of_servers, tell
 from recovery.engine.outages import through_outage
+from recovery.engine.rejections import Conditions, Step, note_rejected
 from recovery.engine.run.hand import Hand, Watch
 from recovery.engine.run.pace import Pace
 from recovery.engine.run.taking import Taking
@@ -206,7 +207,12 @@ class Batch:
                 raise
         if stale := [one.decision for one in ended if one.decision.id not in accepted]:
             stale_results(stale)
+            rejected = {one.id: Conditions.of_finish(one, self._is_taken_late(one)) for one in stale}
+            note_rejected(self._place.resources, Step.FINISH, rejected)
         return accepted
+
+    def _is_taken_late(self, decision: Decision) -> bool:
+        return self._place.actor(decision.actor).preferences.accept_first and not decision.failed
 
     def _close(self, done: Sequence[tuple[ClaimedTask, Tried]], accepted: set[str]) -> None:
         """Count what came of attempts, and tell it."""
