@@ -164,9 +164,10 @@ def _server_away(record: logging.LogRecord) -> str | None:
         return None
     if any(isinstance(argument, StoreUnavailable) for argument in record.args):
         return _MONGODB
-    return _REDIS if any(map(_is_lost_connection, record.args)) else None
+    of_redis = (one for one in record.args if isinstance(one, BrokerError) and one.__cause__ is not None)
+    return _REDIS if any(is_lost_connection(one.__cause__) for one in of_redis) else None
 
 
-def _is_lost_connection(argument: object) -> bool:
-    kinds = {kind.__name__ for kind in type(argument.__cause__).__mro__} if isinstance(argument, BrokerError) else set()
-    return not kinds.isdisjoint(("ConnectionError", "TimeoutError"))
+def is_lost_connection(error: BaseException | None) -> bool:
+    """Return whether a driver, or kombu, raised this error for a server that does not answer."""
+    return not {kind.__name__ for kind in type(error).__mro__}.isdisjoint(("ConnectionError", "TimeoutError"))

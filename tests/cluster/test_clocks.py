@@ -124,7 +124,7 @@ def test_mongodbs_clock_steps_forward(stepping: Stepping) -> None:
     # As if it ran on another machine: nobody can look for its pid.
     cluster.database["workers"].update_one({"pid": doomed.pid}, {"$set": {"host": "elsewhere", "pid": 1}})
     requeued = cluster.database["decisions"]
-    beats = cluster.beats_until(survivor, lambda: requeued.count_documents({"timeouts": 1}) == 2, "the killed one's")
+    beats = cluster.beats_until(survivor, lambda: requeued.count_documents({"workersLost": 1}) == 2, "the killed one's")
     assert beats <= 8, "a timeout of three, a scan, and as many again for a machine that is busy"
     cluster.go()
     assert len(cluster.app.result(process_id, timeout=20)) == 4

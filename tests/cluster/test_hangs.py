@@ -189,7 +189,7 @@ def test_a_worker_of_threads_that_stands_is_judged_by_others(cluster: Cluster) -
     workers = two_workers(cluster, "threads")
     process_id = cluster.app.start("one_that_holds_for", cluster.folder, 5)
     assert cluster.app.result(process_id, timeout=20) == "second"
-    assert cluster.decision("holds_for")["timeouts"] == 1
+    assert cluster.decision("holds_for")["workersLost"] == 1
     late = "is stale and is discarded"
     wait_until(lambda: any(late in cluster.log(worker) for worker in workers), 20, "the first to wake up")
     assert cluster.app.result(process_id, timeout=1) == "second"

@@ -45,7 +45,7 @@ def test_a_killed_worker_is_known_by_its_silence(cluster: Cluster) -> None:
     assert cluster.beats_until_began(2, survivor) <= 8
     cluster.go()
     assert cluster.app.result(process_id, timeout=20) == cluster.began()[1]
-    assert cluster.decision("slow")["timeouts"] == 1
+    assert cluster.decision("slow")["workersLost"] == 1
     assert survivor.running
 
 

@@ -12,7 +12,7 @@ from pymongo.errors import OperationFailure
 
 from recovery.errors import StoreError
 from recovery.log_lines import Seldom
-from recovery.records import Decision, DecisionState, ErrorInfo, Graph, Outcome, Process, ProcessState
+from recovery.records import Decision, DecisionState, ErrorInfo, Graph, Outcome, Process, ProcessState, RepairNote
 from recovery.store import Store, definitions, record_reading
 from recovery.store.splitting import POSTPONED
 from tests.store.writing import put
@@ -22,6 +22,7 @@ BAD = 3
 NEW = "f" * 32
 HOUR = timedelta(hours=1)
 ERROR = ErrorInfo(kind="WorkTimeout", message="late")
+NOTE = RepairNote(rule="WORK_TIMEOUT", source="auto", worker="w")
 W, Q, F = DecisionState.WORKING, DecisionState.QUEUED, DecisionState.FINISHED
 
 Update = Callable[[Store, Sequence[str]], Any]
@@ -39,7 +40,7 @@ OF_DECISIONS: dict[str, tuple[Update, dict[str, Any]]] = {
     "extend_all": (lambda s, _: s.decisions.extend_all("w", "add", 600), {"state": W}),
 }
 OF_GRAPHS: dict[str, tuple[Update, dict[str, Any]]] = {
-    "touch": (lambda s, ids: s.graphs.touch(ids), {}),
+    "note_repair": (lambda s, ids: s.graphs.note_repair(ids, NOTE, touch=True), {}),
     "rest": (lambda s, ids: s.graphs.clear_deadlines(ids), {"failed": {"a": True}}),
     "postpone_idle": (lambda s, ids: s.graphs.postpone_idle(ids), {}),
     "stamp": (lambda s, ids: s.graphs.stamp(ids), {"recovery_time": None}),

@@ -32,7 +32,7 @@ def _first_time(name: str) -> bool:
     return True
 
 
-@app.actor(retry=Backoff(initial=0.05, maximum=0.05))
+@app.actor(retry=Backoff(initial=0.3, maximum=0.3))  # longer than a scan: else it waits in its slot
 def weigh(item: str) -> int:
     with tracer.start_as_current_span("on the scales"):
         if _first_time("weighed"):

@@ -13,8 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from threading import Barrier
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import redis
 from celery import Celery
 from celery.app import trace
 from celery.exceptions import Reject
@@ -26,6 +29,7 @@ from recovery.scan import DecisionScanner
 from recovery.stack import ChildProcess, Mongod, Stack, Valkey
 from recovery.stack.server_process import HOST
 from recovery.worker.logs import _AlsoOfOutage, _SingleTasks
+from recovery.worker.messages.queue_consumption import QueueConsumption
 from recovery.worker.outage_logs import Outage
 from tests.emptied import emptied as emptied
 from tests.emptied import lasting as lasting
@@ -258,3 +262,29 @@ def logged(worker: ChildProcess, what: str, times: int) -> bool:
 
 def says(worker: ChildProcess, what: str, times: int) -> bool:
     return worker.log.read_text().count(what) >= times
+
+
+@pytest.mark.parametrize(
+    ("error", "level"),
+    [
+        (redis.ConnectionError("refused"), logging.DEBUG),
+        (redis.TimeoutError("no answer"), logging.DEBUG),
+        (redis.ResponseError("WRONGTYPE"), logging.WARNING),
+    ],
+)
+def test_queues_that_are_not_changed_are_no_second_line_of_an_outage(
+    caplog: pytest.LogCaptureFixture, error: Exception, level: int
+) -> None:
+    def consuming_from(_name: str) -> bool:
+        raise error
+
+    consumer = SimpleNamespace(
+        task_consumer=SimpleNamespace(consuming_from=consuming_from), call_soon=lambda function: function()
+    )
+    celery: Any = Celery(set_as_current=False)
+    consumption = QueueConsumption(SimpleNamespace(app=celery, consumer=consumer), ["add"])
+    celery.amqp.queues.add("add")
+    with caplog.at_level(logging.DEBUG, "recovery"):
+        consumption.hold()
+    (record,) = [one for one in caplog.records if "not changed" in one.getMessage()]
+    assert record.levelno == level and str(error) in record.getMessage()

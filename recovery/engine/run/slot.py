@@ -192,9 +192,10 @@ class Slot:
         batch.run(claimed, until)
         stale = missing - self._still_queued(missing, passes) if len(messages) > 1 else missing
         metrics.STALE.labels("message").inc(len(stale))
-        is_timed = actor.preferences.task_limit is not None
-        rejected = {key: Conditions.of_claim(actor.name, passes[key], is_timed) for key in stale}
-        note_rejected(self._resources, Step.CLAIM, rejected)
+        if stale:
+            is_timed = actor.preferences.task_limit is not None
+            rejected = {key: Conditions.of_claim(actor.name, passes[key], is_timed) for key in stale}
+            note_rejected(self._resources, Step.CLAIM, rejected)
         results = {one: Result.STALE_MESSAGE for one in messages if one.decision_id in stale}
         for one in results:
             del waiting[one]

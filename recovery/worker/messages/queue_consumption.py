@@ -22,6 +22,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from recovery.worker.outage_logs import is_lost_connection
+
 log = logging.getLogger(__name__)
 RECENT = 2.0
 """Seconds. Redis answers a poll within one; another for an event loop that was busy."""
@@ -107,7 +109,9 @@ class QueueConsumption:
                 consumer.consume()
             self.hold_or_resume_others()
         except Exception as error:  # kombu's, of any kind
-            log.warning("consumed queues not changed (%s): with the next heartbeat", error)
+            # An outage has its own line, and its end begins with the queues that are wanted.
+            level = logging.DEBUG if is_lost_connection(error) else logging.WARNING
+            log.log(level, "consumed queues not changed (%s): with the next heartbeat", error)
 
     def hold_or_resume_others(self) -> None:
         """Hold or resume the other consumers. On the event loop, once they have begun."""
