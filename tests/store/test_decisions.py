@@ -281,3 +281,15 @@ def test_parts_of_records(store: Store) -> None:
     assert store.decisions.present(some) == store.tasks.present(some) == {"p/t", "p/u"}
     assert store.decisions.states(some) == dict.fromkeys(["p/t", "p/u"], DecisionState.QUEUED)
     assert store.tasks.dependents(some) == {"p/t": ["u"], "p/u": []}
+
+
+def test_one_that_became_ready_and_cant_be_read_is_left_out(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever made it ready has a task of its own, which must not end with it."""
+    put(store, Decision(id="p/t", actor="add"))
+    store.database["decisions"].update_one(
+        {"_id": "p/t"}, {"$set": {"fallible": "no boolean"}}, bypass_document_validation=True
+    )
+    assert store.decisions.claim_ready("add", ["p/t"], 0, NEWER, "w#1", 30) == []
+    assert "p/t" in caplog.text and "fallible" in caplog.text
+    found = store.database["decisions"].find_one({"_id": "p/t"})
+    assert found is not None and found["state"] == "working" and found["recoveryTime"], "scanners see to it"
