@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Step(StrEnum):
-    """What was to be written."""
+    """The step whose write was rejected."""
 
     CLAIM = "claim"
     FINISH = "finish"
@@ -50,19 +50,19 @@ class Guard(StrEnum):
     VERSION = "version"
     """The graph has changed since it was read."""
     PASSING = "passing"
-    """All of them hold by now: what rejected the write has passed."""
+    """All conditions hold by now: the record has changed again since the write was rejected."""
 
 
-_UNDECIDED = frozenset({DecisionState.QUEUED, DecisionState.DELAYED, DecisionState.WORKING})
+_UNDECIDED = (DecisionState.QUEUED, DecisionState.DELAYED, DecisionState.WORKING)
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What a write expected of a decision. None: any."""
+    """What a write expected of a decision. A field that is None was not compared."""
 
     actor: str
-    states: frozenset[DecisionState] = frozenset()
-    """Any of these; none: any at all."""
+    states: tuple[DecisionState, ...] = ()
+    """One of these; empty: the state was not compared. A tuple: what is stored may have no hash."""
     pass_key: str | None = None
     epoch: int | None = None
     restarts: int | None = None
@@ -74,20 +74,19 @@ class Conditions:
     @classmethod
     def of_claim(cls, actor: str, pass_key: str, is_timed: bool) -> Conditions:
         """Those of a claim with a message."""
-        return cls(actor, frozenset({DecisionState.QUEUED}), pass_key, is_timed=is_timed)
+        return cls(actor, (DecisionState.QUEUED,), pass_key, is_timed=is_timed)
 
     @classmethod
     def of_finish(cls, claimed: Decision, of_any_attempt: bool) -> Conditions:
         """Those under which the result of an attempt is accepted; `of_any_attempt`: also of one that lost its claim."""
         if of_any_attempt:
             return cls(claimed.actor, _UNDECIDED, epoch=claimed.epoch, restarts=claimed.restarts or 0)
-        return cls(claimed.actor, frozenset({DecisionState.WORKING}), claimed.pass_key)
+        return cls(claimed.actor, (DecisionState.WORKING,), claimed.pass_key)
 
     @classmethod
     def of_repair(cls, judged: Decision) -> Conditions:
         """Those of a repair of what was judged so. Its pass was not read: a new one comes with a new deadline."""
-        state = frozenset({judged.state})
-        return cls(judged.actor, state, epoch=judged.epoch, deadline=judged.recovery_time)
+        return cls(judged.actor, (judged.state,), epoch=judged.epoch, deadline=judged.recovery_time)
 
 
 def guard_of(expected: Conditions, stored: Mapping[str, Any] | None) -> Guard:

@@ -21,7 +21,7 @@ from tests.documents import database_of
 from tests.world import World, arguments
 
 WHEN = datetime(2030, 1, 1, tzinfo=UTC)
-EXPECTED = Conditions("add", frozenset({DecisionState.QUEUED}), "p", epoch=1, restarts=0, deadline=WHEN)
+EXPECTED = Conditions("add", (DecisionState.QUEUED,), "p", epoch=1, restarts=0, deadline=WHEN)
 STORED = {"actor": "add", "state": "queued", "pass": "p", "epoch": 1, "recoveryTime": WHEN}
 
 
@@ -33,6 +33,7 @@ STORED = {"actor": "add", "state": "queued", "pass": "p", "epoch": 1, "recoveryT
         ({"restarts": 1, "pass": "q"}, Guard.EPOCH),
         ({"pass": "q", "state": "working"}, Guard.PASS),
         ({"state": "working", "recoveryTime": None}, Guard.STATE),
+        ({"state": {"another": "program's"}}, Guard.STATE),
         ({"recoveryTime": None}, Guard.DEADLINE),
         ({}, Guard.PASSING),
     ],

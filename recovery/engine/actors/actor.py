@@ -44,7 +44,7 @@ class Actor(Generic[P, R]):
     key: Callable[..., Any] | None = None
     """Of a process type: what of it a process is for, by its arguments."""
     strategies: NamedStrategies = field(default_factory=NamedStrategies, repr=False, compare=False)
-    """Those that its tasks may name."""
+    """Strategies that a task may name."""
     _eta: datetime | None = None
     _delay: float | None = None
     _fallible: bool = False

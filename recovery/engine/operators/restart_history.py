@@ -16,7 +16,7 @@ NOTED = 20
 
 @dataclass(frozen=True, slots=True)
 class Restarter:
-    """Who restarts tasks, and why."""
+    """Whoever restarts tasks, and the reason they gave."""
 
     by: str
     reason: str = ""
