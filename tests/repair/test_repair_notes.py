@@ -11,7 +11,7 @@ from recovery.engine.operators.restart import restart_process, restart_selected
 from recovery.health import look, repair
 from recovery.metrics.registry import REPAIRS
 from recovery.operations import OperationRequest, OperationWorker
-from recovery.records import DecisionState, OperationState, ProcessState, RepairNote
+from recovery.records import DecisionState, Life, OperationState, ProcessState, RepairNote
 from recovery.store import Selection
 from tests.scan.making import overdue, process_of, scanner, start_of
 from tests.waiting import wait_until
@@ -136,3 +136,13 @@ def test_a_process_that_broke_as_a_whole(world: World) -> None:
     (life,) = world.process(process_of(0)).lives
     assert (life.tasks, life.reason) == ((), "let it go on")
     assert world.store.decisions.get(start_of(0)) is not None
+
+
+def test_a_history_of_an_earlier_epoch_is_not_written(world: World) -> None:
+    """Somebody had the process done again in between."""
+    overdue(world, WORKING)
+    life = Life(epoch=1, state=ProcessState.BROKEN, by="me", reason="a test", ended_at=world.store.now())
+    world.store.restarts.note_restarts({process_of(0): life})
+    assert world.process(process_of(0)).lives == ()
+    world.store.restarts.note_restarts({process_of(0): life.evolve(epoch=0)})
+    assert [one.by for one in world.process(process_of(0)).lives] == ["me"]

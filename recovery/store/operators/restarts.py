@@ -128,10 +128,12 @@ class RestartUpdates:
         self._graphs.bulk_write(updates, ordered=False)
 
     def note_restarts(self, lives: Mapping[str, Life]) -> None:
-        """Add restarts of failed tasks to the histories of their processes, {process: what it had come to}. Restorable:
-        nothing is decided by a history."""
+        """Add restarts of failed tasks to the histories of their processes, {process: what it had come to}, of those
+        that are in the same epoch still. Restorable: nothing is decided by a history."""
         updates = [
-            UpdateOne({"_id": process_id}, [{"$set": {"lives": with_life(literal(to_document(life)))}}])
+            UpdateOne(
+                {"_id": process_id, "epoch": life.epoch}, [{"$set": {"lives": with_life(literal(to_document(life)))}}]
+            )
             for process_id, life in lives.items()
         ]
         if updates:
