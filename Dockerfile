@@ -16,6 +16,9 @@ COPY recovery recovery
 # Of our own files, by tools that are in the lock: nothing is fetched.
 RUN /opt/build/bin/pip wheel --no-build-isolation --wheel-dir /opt/wheels . \
     && /opt/recovery/bin/pip install --no-index /opt/wheels/*.whl
+# What is deployed, which is not in the wheel. A `workers` of your own, in /app or on PYTHONPATH, comes before it.
+COPY workers workers
+RUN cp -r workers "$(/opt/recovery/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 
 FROM build AS build-spark
 # PySpark comes as source.
@@ -29,7 +32,7 @@ ENV PATH=/opt/recovery/bin:$PATH PYTHONUNBUFFERED=1
 WORKDIR /app
 # Told to end, a worker gives back what it runs; the default signal, but by name since it matters.
 STOPSIGNAL SIGTERM
-CMD ["recovery", "worker"]
+CMD ["python", "-m", "workers.app"]
 
 FROM base AS spark
 # Debian mends Java in the release that is named above; a version of it is soon not to be had any more.
@@ -39,7 +42,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 COPY --from=build-spark /opt/recovery /opt/recovery
 USER 1000:1000
-CMD ["recovery", "worker", "--queues", "spark", "--concurrency", "1", "--pool", "threads"]
+CMD ["python", "-m", "workers.sweep"]
 
 # The last stage is what is built by default.
 FROM base AS worker

@@ -138,6 +138,12 @@ def _duration(value: Any) -> Any:
     return parse_duration(value) if isinstance(value, str) else _no_switch(value)
 
 
+def _interval(value: float) -> float:
+    if value < 0 or 0 < value < 1:
+        raise ValueError("must be at least 1s, or 0 for never")
+    return value
+
+
 def _secret(value: Any) -> Any:
     return value.get_secret_value() if hasattr(value, "get_secret_value") else value
 
@@ -242,5 +248,6 @@ FOLDER = SettingForm({"type": "any"}, before=_folder)
 SPARK_MASTER = SettingForm(_TEXT, after=_master)
 NUMBER = SettingForm({"type": "float"}, before=_no_switch)
 DURATION = SettingForm({"type": "float"}, before=_duration)
+INTERVAL_OR_NEVER = SettingForm({"type": "float"}, before=_duration, after=_interval)
 WHOLE = SettingForm({"type": "int"}, before=_no_switch)
 LOG_FORMAT = SettingForm({"type": "enum", "cls": LogFormat, "members": list(LogFormat), "sub_type": "str"})

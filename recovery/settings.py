@@ -26,6 +26,7 @@ from recovery.setting_forms import (
     DURATION,
     FOLDER,
     HOST,
+    INTERVAL_OR_NEVER,
     LOG_FORMAT,
     MESSAGE_KEY,
     MONGO_URI,
@@ -183,8 +184,9 @@ class Settings:
     spark_memory: str = setting(
         TEXT, "1g", pattern=r"^[1-9][0-9]{0,8}[kmgKMG]$", description="Memory of the Spark driver."
     )
-    sweep_interval: float | None = setting(
-        DURATION, None, ge=1, le=LONGEST, description="How often beat starts a sweep; unset: never."
+    # A sweep finds what no deadline brings up, and costs minutes of one worker.
+    sweep_interval: float = setting(
+        INTERVAL_OR_NEVER, 86_400.0, le=LONGEST, description="How often beat orders a sweep; 0: never."
     )
     sweep_repair: bool = setting(SWITCH, True, description="Whether the sweep that beat starts repairs what it finds.")
 

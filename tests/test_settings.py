@@ -11,7 +11,7 @@ import pytest
 from recovery import settings
 from recovery.errors import ServerUnavailable, SettingsError
 from recovery.queue import Broker
-from recovery.setting_forms import DURATION
+from recovery.setting_forms import DURATION, INTERVAL_OR_NEVER
 from recovery.store import check_server
 
 
@@ -108,6 +108,7 @@ def test_wrong_values_are_all_named_with_their_origin(config: Path, monkeypatch:
     assert len(message.splitlines()) == 3
 
 
+FORMS = (DURATION, INTERVAL_OR_NEVER)
 TIMES = (
     "scan_interval",
     "idle_timeout",
@@ -370,6 +371,13 @@ def test_what_was_meant_is_shown(value: object, shown: str) -> None:
     assert refusal(heartbeat_timeout=value).endswith(f"; got {shown}")
 
 
+@pytest.mark.parametrize("value", ["0.5", "999ms"])
+def test_sweeps_are_apart_or_switched_off(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [settings.load(sweep_interval=given).sweep_interval for given in ("0", "1s")] == [0, 1]
+    monkeypatch.setenv("RECOVERY_SWEEP_INTERVAL", value)
+    assert refusal().startswith("setting RECOVERY_SWEEP_INTERVAL (environment variable): must be at least 1s, or 0 for")
+
+
 def test_a_time_is_a_number_of_seconds_or_a_duration(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config.write_text('idle_timeout = "10m"\nsweep_interval = "1d"\napply_timeout = 7\nmongo_cache_gb = "0.5"\n')
     monkeypatch.setenv("RECOVERY_SHUTDOWN_GRACE", "1.5h")
@@ -393,5 +401,5 @@ def test_a_time_is_a_number_of_seconds_or_a_duration(config: Path, monkeypatch: 
 def test_no_other_number_is_a_duration() -> None:
     assert "setting mongo_cache_gb: Input should be a valid number" in refusal(mongo_cache_gb="1m")
     assert "setting scan_batch: Input should be a valid integer" in refusal(scan_batch="1m")
-    durations = {name for name, found in settings.Settings.model_fields.items() if found.form is DURATION}
+    durations = {name for name, found in settings.Settings.model_fields.items() if found.form in FORMS}
     assert {*TIMES, "heartbeat_interval", "heartbeat_timeout"} == durations

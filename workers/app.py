@@ -1,8 +1,17 @@
-"""The Celery application, for `celery -A workers.app worker` and `celery -A workers.app beat`.
+"""The worker that is deployed: `python -m workers.app`, with the options and the checks of `recovery worker`.
 
-From this folder's parent. Where the library is installed, `celery -A recovery.worker.app` is the same, from any folder.
+`app` is its Celery application, also for `celery -A workers.app …`. What a deployment wants to have in each of its
+worker processes, such as handlers of Celery's signals, goes here.
 """
 
-from recovery.worker.app import app
+import sys
 
-__all__ = ["app"]
+if __name__ == "__main__":
+    from recovery.cli.entry import main
+
+    sys.argv[1:1] = ["worker", "--celery-app", "workers.app"]
+    main()
+else:
+    from recovery.worker.app import app
+
+    __all__ = ["app"]

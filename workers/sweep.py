@@ -1,12 +1,21 @@
-"""A sweep for spark-submit: `spark-submit workers/sweep.py --repair`, with the options of `recovery sweep`.
+"""The sweep that is deployed, in one of two ways.
 
-It runs in the Spark that spark-submit starts, by its options.
+- `python -m workers.sweep` is the worker that drives Spark, with the options and the checks of `recovery worker`. It
+  takes the sweeps that beat orders, and large operations.
+- `spark-submit workers/sweep.py --repair` is a single sweep, in the Spark that spark-submit starts, with the options of
+  `recovery sweep`.
 """
 
+import os
 import sys
 
 from recovery.cli.entry import main
+from recovery.cli.sweep_commands import SUBMITTED
+
+WORKER = ["worker", "--celery-app", "workers.app", "--name", "sweep", "--queues", "spark"]
+WORKER += ["--concurrency", "1", "--pool", "threads"]
+"""Options that are given come after these, and win."""
 
 if __name__ == "__main__":
-    sys.argv[1:1] = ["sweep"]
+    sys.argv[1:1] = ["sweep"] if SUBMITTED in os.environ else WORKER
     main()

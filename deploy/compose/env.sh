@@ -51,7 +51,7 @@ else
             small:COMPOSE_PROFILES=*) line=COMPOSE_PROFILES= ;;
             small:MONGO_NODES=*) line=MONGO_NODES=mongo1:27017 ;;
             small:WORKERS=* | small:BEATS=*) line=${line%%=*}=1 ;;
-            small:RECOVERY_SWEEP_INTERVAL=*) line="# $line" ;;
+            small:RECOVERY_SWEEP_INTERVAL=*) line=RECOVERY_SWEEP_INTERVAL=0 ;;
         esac
         printf '%s\n' "$line"
     done < "$(dirname "$0")/env.example" > "$file.new"

@@ -49,6 +49,7 @@ Example: [bold]recovery ping --name mail[/bold]
 CELERYS_OWN = ("CELERY_WORKDIR", "CELERY_VERSION")
 """Environment variables that the command `celery` takes for options before it loads our application, which ignores all
 others."""
+CELERY_APP = "recovery.worker.app"
 SPARK = "spark"
 FIRST = 1
 """The pid of the first process of a container, to which all processes are given whose parents have ended."""
@@ -94,6 +95,9 @@ def worker(
     pool: Annotated[Pool, typer.Option(help="Processes, or threads of one process.")] = Pool.PREFORK,
     name: Annotated[str, typer.Option("--name", "-n", help="The worker's name; its host is added.")] = "worker",
     loglevel: LevelOption = LogLevel.INFO,
+    celery_app: Annotated[
+        str, typer.Option(hidden=True, help="Its Celery application, for `workers.app`.")
+    ] = CELERY_APP,
 ) -> None:
     settings = _settings(app)
     options = ["--hostname", f"{_checked(name)}@%h", "--pool", pool.value, "--loglevel", loglevel.value]
@@ -103,7 +107,7 @@ def worker(
         options += ["--concurrency", str(concurrency)]
     if queues is not None:
         options += ["--queues", ",".join(_known(queues, settings))]
-    become_celery("worker", options, settings)
+    become_celery("worker", options, settings, celery_app)
 
 
 # At INFO Celery tells of every nudge: a line a second.
@@ -145,7 +149,7 @@ def _checked(name: str) -> str:
     return name
 
 
-def become_celery(command: str, options: Sequence[str], settings: Settings) -> None:
+def become_celery(command: str, options: Sequence[str], settings: Settings, celery_app: str = CELERY_APP) -> None:
     """Turn this process into `celery -A recovery.worker.app COMMAND`, or into an init that runs it."""
     if found := advice(Path.cwd()):
         log.warning("%s", found)
@@ -153,7 +157,7 @@ def become_celery(command: str, options: Sequence[str], settings: Settings) -> N
     sys.stderr.flush()
     # Its banner is no line of JSON.
     quiet = ["--quiet"] if settings.log_format is LogFormat.JSON else []
-    arguments = [sys.executable, "-m", "celery", "-A", "recovery.worker.app", *quiet, command, *options]
+    arguments = [sys.executable, "-m", "celery", "-A", celery_app, *quiet, command, *options]
     if os.getpid() == FIRST:
         arguments = [sys.executable, "-I", "-S", first_process.__file__, *arguments]
     # All else it reads where we read it: a password that stands in a file stays out of its environment, which all that

@@ -18,9 +18,12 @@ from recovery.errors import BrokerError
 from recovery.health.model import Cause, Check, Level, join_names, ok, problem, unasked, warning
 from recovery.records import FailingSlots, FreedSlots, ScannerRun, Worker
 from recovery.scan import WorkerScanner
-from recovery.wording import count, printable, show_age
+from recovery.sweep import SCHEDULED
+from recovery.wording import count, printable, show_age, show_duration
 
 START = "start the service that runs your workers, or one by hand: `recovery worker --app package.module:name`"
+
+START_SPARK = "start one where Java is: `recovery worker --queues spark --concurrency 1 --pool threads`"
 
 LOST_TOLD = 120.0
 """Seconds for which a worker that was lost is told of: by then somebody has looked, or it was not missed."""
@@ -193,6 +196,28 @@ def judge_slots(workers: Sequence[Worker], freed: Sequence[FreedSlots], now: dat
         return ok("slots", "none hangs")
     advice = "each is freed by itself; find out what these functions wait for, and give that a time-out"
     return warning("slots", Cause.SLOTS_HANG, "; ".join(found), f"{advice} (docs/actors.md, 'A function that hangs')")
+
+
+def spark_worker(resources: Resources) -> Check:
+    """A worker serves Spark, in which the sweeps run that beat orders, if one ever has."""
+    name, every = "spark worker", resources.settings.sweep_interval
+    if not every:
+        return ok(name, "not needed: RECOVERY_SWEEP_INTERVAL is 0, so beat orders no sweep")
+    alive = resources.store.workers.spark_workers()
+    if alive is None:
+        return ok(name, f"no sweep runs, since no worker has ever served Spark; to have them, {START_SPARK}")
+    last = resources.store.operations.last_of(SCHEDULED)
+    swept = "none was ordered yet"
+    if last is not None and last.asked_at is not None:
+        ago = max(0.0, (resources.store.now() - last.asked_at).total_seconds())
+        swept = f"the last, operation {last.id}, was ordered {show_age(ago)} ago"
+    found = f"{count(alive, 'worker')} for a sweep each {show_duration(every)}; {swept}"
+    if alive:
+        return ok(name, found)
+    advice = f"{START_SPARK}; if it is gone for good, set RECOVERY_SWEEP_INTERVAL=0 for all workers and beats"
+    return problem(
+        name, Cause.SPARK_WORKER_GONE, f"a worker has served the queue spark, and none does: {swept}", advice
+    )
 
 
 def _judge_failing(failing: Mapping[str, FailingSlots]) -> Check:

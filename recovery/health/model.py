@@ -62,6 +62,7 @@ class Cause(_Code):
     CLOCKS_APART = auto()
     PACKAGES_UNFIT = auto()
     SPARK_MISSING = auto()
+    SPARK_WORKER_GONE = auto()
     COLLECTIONS_MISSING = auto()
     COLLECTIONS_DIFFERENT = auto()
     NO_WORKERS = auto()

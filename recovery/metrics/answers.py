@@ -3,6 +3,7 @@
     recovery_oldest_overdue_seconds{record}    how long the longest overdue record is past its deadline; 0: none is
     recovery_overdue{record}                   how many are, COUNT_LIMIT at most
     recovery_workers_alive                     workers whose heartbeat is not overdue
+    recovery_spark_workers                     of them those that serve Spark; only if one ever has
     recovery_hung_slots_total{actor}           slots that were freed of attempts that hung
     recovery_scanner_last_run_seconds{scanner} how long ago a scanner's last run was noted
     recovery_schedules_disabled{type}          schedules that their failures disabled
@@ -60,6 +61,14 @@ def workers(store: Store) -> list[Metric]:
     """Return how many workers are alive."""
     alive = len(store.overview.workers_alive())
     return [GaugeMetricFamily("recovery_workers_alive", "Workers that live.", value=alive)]
+
+
+def spark_workers(store: Store) -> list[Metric]:
+    """Return how many live workers serve Spark; nothing if none ever has, because then none is missed."""
+    serving = store.workers.spark_workers()
+    if serving is None:
+        return []
+    return [GaugeMetricFamily("recovery_spark_workers", "Workers that live and serve Spark.", value=serving)]
 
 
 def scanners(store: Store) -> list[Metric]:

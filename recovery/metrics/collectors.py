@@ -36,8 +36,10 @@ class ServerCollector(Collector):
     time its metrics are left out, and the rest is served.
     """
 
-    def __init__(self, store: Store, broker: Messages) -> None:
+    def __init__(self, store: Store, broker: Messages, *, sweeps: bool = False) -> None:
+        """`sweeps`: whether beat orders sweeps."""
         self._store, self._broker = store, broker
+        self._cheap = [*answers.CHEAP, answers.spark_workers] if sweeps else answers.CHEAP
         self._said = Seldom(log)
 
     def describe(self) -> list[Metric]:
@@ -55,7 +57,7 @@ class ServerCollector(Collector):
 
         with time_limit(ASK_TIMEOUT):
             if mongodb := self._answers("MongoDB", self._store.now):
-                for ask in answers.CHEAP:
+                for ask in self._cheap:
                     found += self._asked(lambda ask=ask: ask(self._store))  # type: ignore[misc]
                 # The dearest last: where the time is not enough they alone are left out.
                 found += self._asked(waiting)

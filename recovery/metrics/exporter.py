@@ -68,7 +68,7 @@ def serve(settings: Settings, store: Store, broker: Messages) -> MetricsServer |
     registry = CollectorRegistry()
     in_files = values.ValueClass._multiprocess
     registry.register(Shared(WorkerCounts(os.environ.get(MULTIPROC_DIR) if in_files else None)))
-    registry.register(Shared(ServerCollector(store, broker)))
+    registry.register(Shared(ServerCollector(store, broker, sweeps=bool(settings.sweep_interval))))
     server = _listening(settings, make_wsgi_app(registry))
     if server is not None:
         server.start()

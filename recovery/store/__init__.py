@@ -142,7 +142,7 @@ class Store:
     )
     graphs: Graphs = of_collection("lifecycle.graphs:Graphs", schema.GRAPHS)
     markers: Markers = of_collection("lifecycle.markers:Markers", schema.MARKERS)
-    workers: Workers = of_collection("lifecycle.workers:Workers", schema.WORKERS)
+    workers: Workers = of_database("lifecycle.workers:Workers")
     queues: Queues = of_database("lifecycle.queues:Queues")
     requeue_rates: RequeueRates = of_collection("lifecycle.requeue_rates:RequeueRates", schema.QUEUES)
     actors: Actors = of_collection("lifecycle.actors:Actors", schema.ACTORS)

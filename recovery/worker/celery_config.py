@@ -49,12 +49,12 @@ def configuration(settings: Settings, actors: list[str]) -> dict[str, Any]:
 
 
 def beat_schedule(settings: Settings) -> dict[str, Any]:
-    """Return what beat sends: a nudge to the scanners, and a request for a sweep if sweeps are configured."""
+    """Return what beat sends: a nudge to the scanners, and a request for a sweep unless sweeps are switched off."""
     schedule: dict[str, Any] = {
         # Not tried again: the next one is due before that.
         "nudge": {"task": NUDGE, "schedule": settings.scan_interval, "options": {"queue": NUDGE, "retry": False}}
     }
-    if settings.sweep_interval is not None:
+    if settings.sweep_interval:
         # More often than one is due: a beat that is started again each hour would never come to a day.
         asked = min(settings.sweep_interval, SWEEP_ASKED)
         schedule["sweep"] = {

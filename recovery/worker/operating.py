@@ -79,6 +79,7 @@ class Driving:
         self._lifeline = lifeline
         self._driver: Driver | None = None
         self._later: dict[int, float] = {}
+        self._noted = False
         self._thread = ServiceThread("spark", self._drive, self._failed, first=0.0)
 
     def start(self) -> None:
@@ -93,6 +94,9 @@ class Driving:
         self._thread.stop(timeout=STOP_TIMEOUT)
 
     def _drive(self) -> float:
+        if not self._noted:
+            self._resources.store.workers.note_spark()
+            self._noted = True
         if self._waiting():
             self._with_spark()
         return LOOK_EVERY

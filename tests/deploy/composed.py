@@ -6,12 +6,14 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from workers.sweep import WORKER
 
 ROOT = Path(__file__).parents[2]
 COMPOSE_FILE = ROOT / "docker-compose.yml"
@@ -44,6 +46,20 @@ class Service:
     entrypoint: tuple[str, ...]
     """The first part of `command`, which runs the rest of it."""
     ports: tuple[str, ...] = field(default=())
+
+
+MODULES = {"workers.app": ["worker"], "workers.sweep": WORKER}
+"""{a module that is started by `python -m`: the part of a `recovery` command that it stands for}."""
+
+
+def as_typed(words: Sequence[str]) -> list[str] | None:
+    """The words after `recovery` of what a command line does; None for one that is no command of ours."""
+    if "recovery" in words:
+        return list(words[words.index("recovery") + 1 :])
+    for number, word in enumerate(words):
+        if word in MODULES:
+            return [*MODULES[word], *words[number + 1 :]]
+    return None
 
 
 def docker_compose(*arguments: str, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:

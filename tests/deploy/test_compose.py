@@ -23,6 +23,7 @@ from tests.deploy.composed import (
     ROOT,
     TEMPLATE,
     Service,
+    as_typed,
     docker_compose,
     make_env,
     passwords,
@@ -65,8 +66,8 @@ def test_what_runs(full: dict[str, Service], small_env: dict[str, str]) -> None:
     assert small.keys() == one_of_each
     assert full.keys() >= one_of_each | {"mongo2", "mongo3"} | spark | watch
     assert [(full[name].replicas, small[name].replicas) for name in ("worker", "beat")] == [(2, 1), (2, 1)]
-    assert "RECOVERY_SWEEP_INTERVAL" in full["beat"].environment
-    assert "RECOVERY_SWEEP_INTERVAL" not in small["beat"].environment, "nobody would do it"
+    assert [full[name].environment["RECOVERY_SWEEP_INTERVAL"] for name in ("worker", "beat", "recovery")] == ["1d"] * 3
+    assert small["beat"].environment["RECOVERY_SWEEP_INTERVAL"] == "0", "nobody would do it"
 
 
 def test_each_image_of_ours_is_built_once_and_never_pulled(env: dict[str, str]) -> None:
@@ -157,8 +158,8 @@ def test_our_commands_can_be_typed(full: dict[str, Service]) -> None:
     found = 0
     for service in full.values():
         for words in (service.command, service.health):
-            if "recovery" in words:
-                parse(words[words.index("recovery") + 1 :])
+            if (typed := as_typed(words)) is not None:
+                parse(typed)
                 found += 1
     assert found >= 7
 

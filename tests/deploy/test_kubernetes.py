@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from recovery.settings import Settings, load
-from tests.deploy.composed import ROOT, services
+from tests.deploy.composed import ROOT, as_typed, services
 from tests.deploy.manifests import Manifest, built, environment, pods, selects
 from tests.docs.command_lines import parse
 
@@ -79,10 +79,12 @@ def test_commands_and_probes_can_be_typed(example: list[Manifest]) -> None:
         commands = [container["command"], *(container[one]["exec"]["command"] for one in probes)]
         for command in commands:
             line = command[-1].partition(";")[0].split() if command[0] == "sh" else command
-            assert line[0] == "recovery"
-            parse(line[1:])
+            typed = as_typed(line)
+            assert typed is not None
+            parse(typed)
         probed[component] = probes
-        names = {tuple(re.findall(r"--name (\w+)", " ".join(line))) for line in commands}
+        typed_lines = [" ".join(as_typed(line) or line) for line in commands]
+        names = {tuple(re.findall(r"--name (\w+)", line)) for line in typed_lines}
         assert len(names) == 1, f"{component}: probes ask another worker"
         for probe in probes:
             # A ping waits 5 s for Redis and as long for the answer, or for what it is told.
@@ -107,7 +109,7 @@ def test_settings_are_what_recovery_takes(example: list[Manifest], monkeypatch: 
             for name, value in given.items():
                 patch.setenv(name, value)
             settings = load()
-        if "worker" in pod["spec"]["containers"][0]["command"]:
+        if "worker" in (as_typed(pod["spec"]["containers"][0]["command"]) or ()):
             assert pod["spec"]["terminationGracePeriodSeconds"] >= settings.shutdown_grace + 10, component
             [port] = pod["spec"]["containers"][0]["ports"]
             assert (port["name"], port["containerPort"]) == ("metrics", settings.metrics_port), component

@@ -19,7 +19,7 @@ from recovery.limits import LONGEST
 from recovery.records import ActorPreferences, ProcessTypePreferences
 from recovery.records.preferences import RetrySettings, setting_names
 from recovery.retry.policy import DEFAULT
-from recovery.setting_forms import DURATION, DeclaredSetting
+from recovery.setting_forms import DURATION, INTERVAL_OR_NEVER, DeclaredSetting
 from recovery.setting_sources import PREFIX
 from recovery.settings import Settings
 from recovery.wording import show_duration
@@ -91,7 +91,8 @@ REASONS = {
     "spark_from": "Some ten seconds of one worker's time; of fewer Spark makes no shorter work.",
     "spark_memory": "Records are read in ranges, so memory does not grow with their number.",
     "sweep_interval": "The scanners see all that is overdue without it; a sweep is the check that nothing was "
-    "forgotten. Once a day is plenty: `1d`.",
+    "forgotten, and once a day is plenty. It runs where a [worker serves Spark](operations.md#the-sweep). Give all "
+    "workers and beats the same.",
     "sweep_repair": "A sweep that nobody watches had better repair what it finds; each repair is a compare-and-set.",
 }
 
@@ -190,13 +191,14 @@ def written(name: str) -> str:
 
 
 def _setting(name: str, field: DeclaredSetting) -> tuple[str, str, str, str]:
-    if field.form is DURATION and field.default is not None:
+    times = (DURATION, INTERVAL_OR_NEVER)
+    if field.form in times and field.default is not None:
         default = f"`{show_duration(field.default)}`"
     else:
         default = (
             "unset" if field.default is None else f"`{_plain(field.default)}`{_unit(field.default, UNITS.get(name))}"
         )
-    limits = _limits(field, show_duration if field.form is DURATION else str)
+    limits = _limits(field, show_duration if field.form in times else str)
     meaning = f"{field.description}{f' {limits}' if limits else ''}"
     return f"`{PREFIX}{name.upper()}`", default, meaning, REASONS[name]
 

@@ -74,7 +74,8 @@ def test_every_metric_is_on_its_page_and_no_other(settings: Settings) -> None:
     store.schedules.insert(Schedule(id="some", type="some"))
     store.operations.insert(Operation(id=0, kind=OperationKind.CHECK, who="me", why="a test"), 60)
     assert CensusTaker(store).take_if_due()
-    asked = ServerCollector(store, Broker(settings.broker_url))
+    store.workers.note_spark()
+    asked = ServerCollector(store, Broker(settings.broker_url), sweeps=True)
     found |= {_asked(metric): _labels(metric) for metric in asked.collect()}
     page = (DOCS / "metrics.md").read_text()
     rows = re.findall(r"^\| `(recovery_\w+)` \|([^|]*)\|", page, re.MULTILINE)

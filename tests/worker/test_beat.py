@@ -51,7 +51,10 @@ def test_celerys_own_beat_has_it(settings: Settings) -> None:
 
 def test_a_sweep_is_sent_only_if_it_is_wanted_and_as_it_is_wanted(settings: Settings) -> None:
     sent = configuration(settings.model_copy(update={"scan_interval": 2.0}), [])["beat_schedule"]
-    assert {name: entry["schedule"] for name, entry in sent.items()} == {"nudge": 2.0}
+    assert {name: entry["schedule"] for name, entry in sent.items()} == {"nudge": 2.0, "sweep": 60.0}
+    assert sent["sweep"]["kwargs"]["every"] == 86_400.0, "a day by default"
+    never = configuration(settings.model_copy(update={"sweep_interval": 0.0, "scan_interval": 2.0}), [])
+    assert {name: entry["schedule"] for name, entry in never["beat_schedule"].items()} == {"nudge": 2.0}
     wanted = settings.model_copy(update={"sweep_interval": 3600.0, "sweep_repair": True})
     sweep = configuration(wanted, [])["beat_schedule"]["sweep"]
     assert (sweep["task"], sweep["schedule"], sweep["kwargs"]) == (SWEEP, 60.0, {"repair": True, "every": 3600.0})

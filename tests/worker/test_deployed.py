@@ -86,6 +86,24 @@ def test_celery_finds_the_application_in_the_folder(settings: Settings) -> None:
     assert "QuietScheduler" in told.stdout, told.stderr
 
 
+@pytest.mark.parametrize(
+    ("module", "options", "said"),
+    [
+        ("workers.app", ["--queues", "nobody"], "no actor is named 'nobody'"),
+        ("workers.app", ["--name", "a@b"], "--name 'a@b': must be a word"),
+        ("workers.sweep", ["--concurrency", "0"], "'--concurrency'"),
+    ],
+)
+def test_the_folder_starts_a_worker_with_the_checks_of_the_command(
+    settings: Settings, module: str, options: list[str], said: str
+) -> None:
+    env = environment(settings.environment() | {"RECOVERY_APP": "tests.cli.shop:app"})
+    line = [sys.executable, "-m", module, *options]
+    told = subprocess.run(line, env=env, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert said in told.stderr
+
+
 @pytest.mark.spark
 @pytest.mark.soak
 def test_spark_submit_takes_the_sweep(settings: Settings, tmp_path: Path) -> None:

@@ -6,22 +6,26 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from pymongo.collection import Collection
+from pymongo.database import Database
 
 from recovery.records import Worker, is_same_deadline, to_document
+from recovery.store import schema
 from recovery.store.client import Document
-from recovery.store.concerns import current
+from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import ALIVE, after, literal
 from recovery.store.record_reading import Read, read, readable
 
+SPARK = "spark"
+"""Id of the note that a worker served Spark. It is kept with the census, which no worker's end removes."""
+
 
 @translated
 class Workers:
-    """The collection `workers`: one live record per running worker."""
+    """The collection `workers`: one live record per running worker. And whether one has ever served Spark."""
 
-    def __init__(self, collection: Collection[Document]) -> None:
-        self._current = current(collection)
+    def __init__(self, database: Database[Document]) -> None:
+        self._current, self._notes = current(database[schema.WORKERS]), committed(database[schema.CENSUS])
 
     def beat(self, worker: Worker, timeout: float) -> datetime:
         """Say that a worker lives: its record, with a new deadline; when that was. A record that was removed comes
@@ -55,6 +59,15 @@ class Workers:
     def serve_spark(self) -> bool:
         """Whether a worker lives that takes what is left to Spark."""
         return self._current.find_one({"spark": True, "$expr": ALIVE}, {"_id": True}) is not None
+
+    def note_spark(self) -> None:
+        """Note that a worker serves Spark. The note stays when the worker is gone."""
+        self._notes.update_one({"_id": SPARK}, [{"$set": {"servedAt": "$$NOW"}}], upsert=True)
+
+    def spark_workers(self) -> int | None:
+        """Return how many live workers serve Spark. None if no worker has ever served it, as far as is noted."""
+        alive = self._current.count_documents({"spark": True, "$expr": ALIVE})
+        return alive if alive or self._notes.find_one({"_id": SPARK}, {"_id": True}) is not None else None
 
     def versions_serving(self, actor: str, pinned_to: str | None = None) -> frozenset[str | None]:
         """Return the versions of the application that the live workers have which serve an actor, and which run tasks
