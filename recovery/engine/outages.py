@@ -29,17 +29,13 @@ from typing import TypeVar
 from recovery import metrics
 from recovery.addresses import public
 from recovery.engine.resources import Resources
-from recovery.retry import BestEffort, ServerCall
 from recovery.retry.breaker import CircuitBreaker
 from recovery.retry.in_place import by_driver, call, guarded
-from recovery.retry.strategies import Stop, Until
+from recovery.retry.own_work import STORE_CALL
+from recovery.retry.strategies import Stop
 from recovery.waits import waits
 
 T = TypeVar("T")
-
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 0.5
-"""Seconds. That a server is back is seen within the longest, which is the best effort's; a try that waits for a primary
-sees it at once."""
 
 
 def through_outage(resources: Resources, step: Callable[[], T], seconds: float, what: str) -> T:
@@ -61,14 +57,14 @@ def through_outage(resources: Resources, step: Callable[[], T], seconds: float, 
 
     over = Stop(lambda _request, _reason: is_last)
     with waits().noted(what):
-        request = ServerCall(what, Until(over, BestEffort(pause)), idempotent=True)
+        request = STORE_CALL.request(what, stop=over, calculator=pause)
         # The breaker logs the outage, once for all calls of this process.
         return call(attempt, request, classified=by_driver, level=logging.DEBUG)
 
 
 def pause(retries: int) -> float:
     """Seconds before the next try; not the same of all that wait."""
-    return float(min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(retries, 32)) * random.uniform(0.5, 1))
+    return STORE_CALL.delay(retries + 1) * random.uniform(0.5, 1)
 
 
 def breaker(mongo_uri: str) -> CircuitBreaker:
@@ -83,7 +79,7 @@ def _breaker(mongo_uri: str, _pid: int) -> CircuitBreaker:
         # The driver, too, takes a server for away by one connection that is lost, and waits for another one: a second
         # failure may be 20 s later, with all slots waiting by then. Where it was a mere connection, it costs a pause.
         failures=1,
-        pause=FIRST_PAUSE,
-        longest_pause=LONGEST_PAUSE,
+        pause=STORE_CALL.policy.initial,
+        longest_pause=STORE_CALL.policy.maximum,
         changed=lambda state: metrics.BREAKER_CHANGES.labels("mongodb", state.value).inc(),
     )

@@ -22,15 +22,12 @@ from recovery.operations.advance import MAX_AHEAD, advance
 from recovery.operations.pages import LEASE, STATES, Hold, Pages, pages_of
 from recovery.records import Operation, OperationRange, OperationState, Totals
 from recovery.records.ids import new_pass
+from recovery.retry.own_work import DAMAGED_OPERATION, OPERATION_RANGE
 from recovery.store.record_reading import tell
 from recovery.survey import without_collector
 
 log = logging.getLogger(__name__)
 
-RETRY_AFTER = 5.0
-"""Seconds until a range is taken again that could not be worked on."""
-SPOILT_AFTER = 60.0
-"""Seconds until an operation or a range is looked at again whose own record or results stop it."""
 WAKE_EVERY = 30.0
 """Seconds between two looks for operations at work whose deadline is missing or too far off."""
 
@@ -71,7 +68,7 @@ class OperationWorker:
         found = self._resources.store.operations.overdue(100)
         for damage in found.damaged:
             tell(damage)
-            self._resources.store.operations.postpone(damage.record, SPOILT_AFTER)
+            self._resources.store.operations.postpone(damage.record, DAMAGED_OPERATION.delay(1))
         for operation in found.records:
             self._advance(operation)
 
@@ -107,7 +104,8 @@ class OperationWorker:
             done = self._work(operation, leased, until)
         except Exception as error:  # of servers, or of whatever another program wrote
             of_servers = is_of_servers(error)
-            ranges.give_back(leased, in_a_line(error), RETRY_AFTER if of_servers else SPOILT_AFTER)
+            again = OPERATION_RANGE if of_servers else DAMAGED_OPERATION
+            ranges.give_back(leased, in_a_line(error), again.delay(1))
             if of_servers:
                 raise
             tell_failed(f"operation {operation.id}, range {leased.id}", error)
@@ -127,7 +125,7 @@ class OperationWorker:
             if is_of_servers(error):
                 raise
             tell_failed(f"operation {operation.id}", error)
-            self._put_off[operation.id] = time.monotonic() + SPOILT_AFTER
+            self._put_off[operation.id] = time.monotonic() + DAMAGED_OPERATION.delay(1)
             return False
         return True
 

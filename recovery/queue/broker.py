@@ -35,6 +35,9 @@ from recovery.queue.redis_condition import RedisCondition, ask_condition, introd
 from recovery.queue.redis_connection import client, translated
 from recovery.queue.untrusted import ASIDE
 from recovery.records.ids import is_actor_name
+from recovery.retry.in_place import by_driver, call
+from recovery.retry.own_work import PUSH
+from recovery.retry.strategies import Stop
 from recovery.store import Queued
 
 log = logging.getLogger(__name__)
@@ -173,18 +176,24 @@ class Broker:
     def _sent(self, send: Callable[[], object]) -> None:
         """Send what may arrive twice; once more, if a connection is to blame and Redis was not away just now: whoever
         waits for it must not wait twice as long for each message of an outage."""
-        try:
-            send()
-        except (ConnectionError, TimeoutError):
-            # Those that are idle died with it, mostly: what is sent next, by whichever thread, is sent over a new one.
-            self._redis.connection_pool.disconnect(inuse_connections=False)
-            if time.monotonic() - self._failed_at < AWAY_FOR:
-                raise
+        was_away = Stop(lambda _request, _reason: time.monotonic() - self._failed_at < AWAY_FOR)
+        request = PUSH.request("messages to Redis", stop=was_away)
+
+        def attempt() -> None:
             try:
                 send()
-            except RedisError:
-                self._failed_at = time.monotonic()
+            except (ConnectionError, TimeoutError):
+                # Those that are idle died with it, mostly: whoever sends next sends over a new one.
+                self._redis.connection_pool.disconnect(inuse_connections=False)
                 raise
+
+        try:
+            # Whoever pushes logs what is not pushed.
+            call(attempt, request, classified=by_driver, level=logging.DEBUG, refusal_level=logging.DEBUG)
+        except RedisError:
+            if request.retry_attempts:
+                self._failed_at = time.monotonic()
+            raise
         self._failed_at = -math.inf
 
     def cut(self, queue: str, most: int) -> None:

@@ -25,9 +25,6 @@ from recovery.rules import WORKERS_PER_ATTEMPT, Finding, Repair, Rule, Surroundi
 
 log = logging.getLogger(__name__)
 
-RARELY = 300.0
-"""Seconds between two tries, at most, to apply what can't be applied: somebody may have repaired its process."""
-
 
 class Applying:
     """Applies finished decisions by their ids."""
@@ -61,7 +58,7 @@ class Applying:
 
     def _postpone(self, decision_id: str) -> None:
         """What can't be applied now mostly can't be applied ever: it is tried more and more rarely."""
-        self._store.decisions.postpone_apply(decision_id, self._apply_timeout, RARELY)
+        self._store.decisions.postpone_apply(decision_id, self._apply_timeout)
 
     def _on_damage(self, decision_id: str, damage: DamagedRecord) -> None:
         log.error("%s: %s; repair or remove it by hand", decision_id, damage)

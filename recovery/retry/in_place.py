@@ -81,9 +81,11 @@ def call(
     breaker: CircuitBreaker | None = None,
     wait: Callable[[float], object] | None = None,
     level: int = logging.WARNING,
+    refusal_level: int = logging.WARNING,
 ) -> T:
     """What `step` gives, tried again as the orchestrator says; else what it raised last. With a `breaker` nothing is
-    sent while that is open. `level` is that of the first retry in the log, and of how long the call took."""
+    sent while that is open. `level` is that of the first retry in the log, and of how long the call took;
+    `refusal_level` that of an error that is not retried, for a caller who logs it."""
     began = time.monotonic()
     while True:
         try:
@@ -91,11 +93,15 @@ def call(
         except Exception as error:
             found = _open(error) if isinstance(error, CircuitOpen) else classified(error)
             if not found.is_retriable:
-                _log_refusal(request, found, error)
+                _log_refusal(request, found, error, refusal_level)
                 raise
             # Who reads warnings alone is told once of each call.
             told = min(level, logging.INFO) if request.retry_attempts else level
-            ruling = decided(maybe_retry(request, found.reason, code=found.code, error=error, level=told))
+            ruling = decided(
+                maybe_retry(
+                    request, found.reason, code=found.code, error=error, level=told, refusal_level=refusal_level
+                )
+            )
             if ruling.verdict is Verdict.FAIL:
                 raise
             delay = max(ruling.delay, found.retry_after or 0.0)
@@ -119,11 +125,12 @@ def guarded(
     return breaker.call(step, lambda error: _is_away(classified(error)), always=always)
 
 
-def _log_refusal(request: Request, found: Classified, error: Exception) -> None:
+def _log_refusal(request: Request, found: Classified, error: Exception, level: int) -> None:
     """Log an error that is not retried, if it is a server's. Others are answers to whoever called: a start that is
     refused, for example."""
     if found.catalogue is not None:
-        log.warning(
+        log.log(
+            level,
             "%s: not retried (%s, %d): %s: %s", request.name, found.reason.name, found.code.number, found.code.text,
             " ".join(str(error).split())[:ERROR_LENGTH],
             extra={

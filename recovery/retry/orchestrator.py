@@ -70,16 +70,18 @@ async def maybe_retry(
     code: ErrorCode | None = None,
     error: BaseException | None = None,
     level: int = logging.INFO,
+    refusal_level: int = logging.WARNING,
 ) -> Ruling:
-    """`rule`, and with it count the retry, and log either, with the error's code and text where they are given; a retry
-    at this `level`. Does not raise."""
+    """`rule`, and with it count the retry, and log either, with the error's code and text where they are given: a retry
+    at this `level`, and that there is none at `refusal_level`. Does not raise."""
     ruling = await rule(request, reason)
     because = reason.name if code is None else f"{reason.name}, {code.number}"
     told = "" if error is None else f": {' '.join(str(error).split())[:ERROR_LENGTH]}"
     fields: dict[str, object] = {"retry_reason": reason.name, "retry_code": code and code.number}
     if ruling.verdict is Verdict.FAIL:
         fields |= {"retry_delay": None, "retry_attempt": request.retry_attempts}
-        log.warning("%s: not retried (%s): %s%s", request.name, because, ruling.why, told, extra=fields)
+        told = f"{ruling.why}{told}"
+        log.log(refusal_level, "%s: not retried (%s): %s", request.name, because, told, extra=fields)
         return ruling
     request.note_retry(reason)
     fields |= {"retry_delay": ruling.delay, "retry_attempt": request.retry_attempts}

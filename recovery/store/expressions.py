@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recovery.limits import LONGEST, SILENCE_FAR_OFF
 from recovery.records import TaskLimit
 from recovery.records.ids import AFTER_SEPARATOR, SEPARATOR
+
+if TYPE_CHECKING:
+    from recovery.retry.policy import Backoff
 
 Expression = dict[str, Any]
 
@@ -92,6 +96,23 @@ def age(since: str) -> Expression:
     # Of two dates: what is further off than milliseconds can tell is an error.
     passed = {"$subtract": ["$$NOW", {"$max": [past_of(since), after(-LONGEST)]}]}
     return {"$min": [passed, LONGEST * 1000]}
+
+
+def by_policy(policy: Backoff, failures: Expression, unit: float) -> Expression:
+    """The delay of a policy after so many failures in a row besides the first, in milliseconds; its durations are in
+    units of so many seconds."""
+    # Of a larger exponent the power is no number any more.
+    most = 0 if policy.coefficient == 1 else math.ceil(math.log(policy.maximum / policy.initial, policy.coefficient))
+    growth = {"$pow": [policy.coefficient, {"$min": [most, {"$max": [0, failures]}]}]}
+    delay = {"$multiply": [policy.initial, growth]}
+    return {"$multiply": [{"$min": [policy.maximum, delay]}, round(unit * 1000)]}
+
+
+def by_policy_since(policy: Backoff, since: str) -> Expression:
+    """The same, by a policy in seconds, where no record counts its failures: by how long ago the first one was. When a
+    policy whose delays grow by its coefficient has waited for that long, this is its next delay."""
+    initial, most = policy.initial * 1000, policy.maximum * 1000
+    return {"$min": [round(most), {"$add": [round(initial), {"$multiply": [policy.coefficient - 1, age(since)]}]}]}
 
 
 def later_by(milliseconds: Expression) -> Expression:

@@ -163,17 +163,17 @@ def _options(database: Database[Document], name: str) -> Document:
 def _change_validator(database: Database[Document], name: str, validator: Document) -> None:
     """Refused while an index of the collection is built, for instance by another worker that started with us: tried
     again for that alone, since what the caller does about a server that is away is its own affair."""
-    from recovery.retry import BestEffort, ServerCall  # only who creates collections needs it
-    from recovery.retry.in_place import by_driver, call
+    from recovery.retry.in_place import by_driver, call  # only who creates collections needs it
+    from recovery.retry.own_work import INDEX_BUILD
     from recovery.retry.reasons import SERVER_OVERLOADED
-    from recovery.retry.strategies import Stop, Until
+    from recovery.retry.strategies import Stop
 
-    strategy = Until(Stop(lambda _, reason: reason is not SERVER_OVERLOADED), BestEffort(lambda _: LOOK_EVERY))
+    another_error = Stop(lambda _, reason: reason is not SERVER_OVERLOADED)
     call(
         lambda: database.command(
             "collMod", name, validator=validator, validationLevel=definitions.LEVEL, validationAction="error"
         ),
-        ServerCall(f"validator of {name}", strategy, idempotent=True, seconds=INDEX_BUILT_TIMEOUT),
+        INDEX_BUILD.request(f"validator of {name}", stop=another_error),
         classified=by_driver,
     )
 

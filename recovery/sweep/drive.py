@@ -25,6 +25,10 @@ from recovery.metrics.carried_counts import as_samples, carry_samples
 from recovery.operations.advance import advance
 from recovery.records import Operation, OperationState
 from recovery.records.operation_parts import RangeState
+from recovery.retry import ServerCall, Verdict, maybe_retry
+from recovery.retry.orchestrator import decided
+from recovery.retry.own_work import SPARK_JOB
+from recovery.retry.reasons import SERVICE_NOT_AVAILABLE
 from recovery.sweep import sums
 from recovery.sweep.job import Work, run
 from recovery.sweep.session import is_alive
@@ -36,10 +40,6 @@ DRIVEN = 60.0
 """Seconds for which others leave an operation to who drives it, unless he says so again."""
 ATTEND_EVERY = 10.0
 """Seconds. What waits is left alone after sixty."""
-FRUITLESS = 3
-"""jobs, one after the other, that get nothing done before a driver gives up."""
-RETRY_AFTER = 6.0
-"""Seconds until the next job where the last one brought nothing: ranges that failed are free again by then."""
 TASKS = 2000
 """Of one job."""
 TURN, TURN_SECONDS = 2, 10.0
@@ -53,7 +53,7 @@ class Driver:
     def __init__(self, cluster: SparkContext | SparkSession, resources: Resources, name: str) -> None:
         self._cluster, self._resources, self._name = cluster, resources, name
         self._ending = threading.Event()
-        self._fruitless: dict[int, int] = {}
+        self._fruitless: dict[int, ServerCall] = {}
         self._at: Operation | None = None
         self._runs = False
 
@@ -144,7 +144,7 @@ class Driver:
             checked = operation.evolve(state=OperationState.CANCELLED, refusal=str(error))
             self._resources.store.operations.save(checked, None)
         else:
-            self._resources.store.operations.save(operation.evolve(parquet_checked=True), RETRY_AFTER)
+            self._resources.store.operations.save(operation.evolve(parquet_checked=True), SPARK_JOB.delay(1))
 
     def _job(self, operation: Operation, tasks: int, seconds: float) -> str:
         """Run one, each of whose tasks takes about so long at the most; why it failed, if it did."""
@@ -168,16 +168,21 @@ class Driver:
 
     def _wait_or_give_up(self, operation: Operation, failure: str) -> None:
         number = operation.id
+        # Ranges that failed are free again by then.
+        delay = SPARK_JOB.delay(1)
+        gives_up = not self.is_alive
         if not self._resources.store.operation_ranges.leased(number, operation.phase):
             # Not by others, who get done what there is.
-            self._fruitless[number] = self._fruitless.get(number, 0) + 1
-        if self._fruitless.get(number, 0) >= FRUITLESS or not self.is_alive:
+            request = self._fruitless.setdefault(number, SPARK_JOB.request(f"operation {number} in Spark"))
+            ruling = decided(maybe_retry(request, SERVICE_NOT_AVAILABLE))
+            delay, gives_up = ruling.delay, gives_up or ruling.verdict is Verdict.FAIL
+        if gives_up:
             self._fruitless.pop(number, None)
             raise SweepFailed(
                 f"operation {number} was cut off: {failure or self._reason(operation)}. What it did until then "
                 f"stays, and it is gone on with; to end it: `recovery operation cancel {number}`"
             )
-        self._ending.wait(RETRY_AFTER)
+        self._ending.wait(delay)
 
     def _reason(self, operation: Operation) -> str:
         told = [one.error for one in self._resources.store.operation_ranges.all(operation.id, operation.phase)]

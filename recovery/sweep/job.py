@@ -30,6 +30,8 @@ from recovery.errors import SweepFailed
 from recovery.metrics.carried_counts import Counted, counted, grown
 from recovery.operations import OperationWorker
 from recovery.records.given import is_finite
+from recovery.retry.in_place import by_driver, call
+from recovery.retry.own_work import EXECUTOR_CONNECTION
 from recovery.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -100,8 +102,11 @@ def _worker(settings: Settings, name: str) -> OperationWorker:
 
 @lru_cache(maxsize=4)
 def connected(settings: Settings) -> Resources:
-    """Resources of these settings."""
-    return Resources.connect(settings)
+    """Return resources of these settings, once MongoDB answers. Raises StoreError if it does not for a while."""
+    resources = Resources.connect(settings)
+    request = EXECUTOR_CONNECTION.request("connection of a Spark executor to MongoDB")
+    call(resources.store.now, request, classified=by_driver)
+    return resources
 
 
 def run(cluster: SparkContext | SparkSession, tasks: int, work: Work) -> list[Worked]:

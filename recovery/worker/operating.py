@@ -19,6 +19,7 @@ from recovery.engine import Recovery, Resources
 from recovery.engine.isolation import in_a_line, tell
 from recovery.errors import RecoveryError, StoreError
 from recovery.operations import OperationWorker
+from recovery.retry.own_work import OPERATION_IN_SPARK, SPARK_SESSION
 from recovery.settings import Settings
 from recovery.threads import ServiceThread
 from recovery.worker.lifeline.lifeline import Lifeline
@@ -32,10 +33,6 @@ TURN = 10.0
 log = logging.getLogger(__name__)
 LOOK_EVERY = 1.0
 """Seconds. One small query."""
-RETRY_AFTER = 10.0
-"""Seconds until Spark is started again that failed."""
-LATER = 120.0
-"""Seconds until an operation that failed has its next turn: workers take it over, if they can."""
 STOP_TIMEOUT = 8.0
 """Seconds that a worker waits for its Spark when it ends."""
 
@@ -106,7 +103,7 @@ class Driving:
             log.warning("Spark: %s", in_a_line(error))
         else:  # of Spark, or of whatever another program wrote
             log.error("Spark failed; it is started again", exc_info=error)
-        return RETRY_AFTER
+        return SPARK_SESSION.delay(1)
 
     def _waiting(self) -> list[int]:
         now = time.monotonic()
@@ -139,11 +136,12 @@ class Driving:
                 driver.step(number, others_wait=len(waiting) > 1)
             except StoreError as error:
                 log.warning("operation %d in Spark: %s", number, in_a_line(error))
-                self._thread.pause(RETRY_AFTER)
+                self._thread.pause(SPARK_SESSION.delay(1))
             except Exception as error:  # of Spark, or of whatever another program wrote
                 if not driver.is_alive:
                     raise
                 reason = in_a_line(error) if isinstance(error, RecoveryError) else ""
                 log.warning("operation %d in Spark: %s; the others go on", number, reason, exc_info=not reason)
-                self._later[number] = time.monotonic() + LATER
+                # Until then workers take it over, if they can.
+                self._later[number] = time.monotonic() + OPERATION_IN_SPARK.delay(1)
         return bool(waiting)

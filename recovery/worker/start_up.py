@@ -21,19 +21,14 @@ from recovery.engine.resources import Queueing
 from recovery.errors import RecoveryError, SettingsError, StoreDenied
 from recovery.lazy_imports import load_all
 from recovery.records.ids import CANARY
-from recovery.retry import BestEffort, ServerCall
 from recovery.retry.in_place import by_driver, call
+from recovery.retry.own_work import WORKER_START
 from recovery.store import Store, check_server, roles
 
 log = logging.getLogger(__name__)
 
-START_TIMEOUT = 60.0
-"""Seconds. Long enough for a failover and for a server that reads its journal; by then somebody has to be told, and who
-runs workers starts them again."""
 COLLECT_AFTER = 10_000
 """New objects between two collections of garbage."""
-PAUSE = 1.0
-"""Seconds between two tries to reach the servers."""
 UNUSABLE = 2
 """Exit code of a worker that can't begin: as of all commands for an error."""
 SHOWN = 8
@@ -75,10 +70,14 @@ def prepare(app: Recovery) -> None:
     declare_schedules(resources, app.actors, app.schedules)
 
 
-def wait_for_servers(step: Callable[[], None], seconds: float = START_TIMEOUT) -> None:
-    """Do a step that may run twice, again and again for up to `seconds` while a server is away; then raise what it
-    raised. It runs in one thread before the worker does anything else, so no circuit breaker is needed."""
-    request = ServerCall("start of this worker", BestEffort(lambda _: PAUSE), idempotent=True, seconds=seconds)
+def wait_for_servers(step: Callable[[], None], seconds: float | None = None) -> None:
+    """Do a step that may run twice, again and again while a server is away; then raise what it raised.
+
+    For up to `seconds`, by default a minute: long enough for a failover and for a server that reads its journal. By
+    then somebody has to be told, and who runs workers starts them again. It runs in one thread before the worker does
+    anything else, so no circuit breaker is needed.
+    """
+    request = WORKER_START.request("start of this worker", seconds=seconds)
     call(step, request, classified=by_driver)
 
 

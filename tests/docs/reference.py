@@ -18,6 +18,7 @@ from typing import Any
 from recovery.limits import LONGEST
 from recovery.records import ActorPreferences, ProcessTypePreferences
 from recovery.records.preferences import RetrySettings, setting_names
+from recovery.retry import own_work
 from recovery.retry.policy import DEFAULT
 from recovery.setting_forms import DURATION, INTERVAL_OR_NEVER, DeclaredSetting
 from recovery.setting_sources import PREFIX
@@ -170,6 +171,20 @@ def preferences_table(kind: type[ActorPreferences | ProcessTypePreferences]) -> 
     return _table(("Setting", "Default", "Meaning", "Why this default"), rows)
 
 
+def own_work_table() -> str:
+    """What of our own is tried again, and how."""
+    rows = []
+    for one in own_work.ALL:
+        shown = "{:g}".format if "timeouts" in one.name else show_duration
+        delay = shown(one.policy.initial) if one.policy.initial else "at once"
+        if one.policy.maximum > one.policy.initial > 0:
+            begins = f" from the {one.free}th failure on" if one.free > 1 else ""
+            delay += f", growing{begins} by {one.policy.coefficient:g} up to {shown(one.policy.maximum)}"
+        ends = [f"{one.tries} tries" if one.tries else "", show_duration(one.seconds) if one.seconds else ""]
+        rows.append((one.name, delay, " or ".join(filter(None, ends))))
+    return _table(("What", "Delay", "Fails after"), rows)
+
+
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "settings.md": {"settings": settings_tables},
     "actors.md": {
@@ -177,6 +192,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "process type settings": lambda: preferences_table(ProcessTypePreferences),
     },
     "operations.md": {"roles": roles.table},
+    "retry.md": {"own work": own_work_table},
 }
 
 

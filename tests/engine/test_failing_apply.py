@@ -139,17 +139,17 @@ def test_where_its_own_record_is_damaged(world: World, started: str, odd: dict[s
         world.store.database.command("update", "decisions", updates=[change], bypassDocumentValidation=True)
     else:
         overdue(world, started, timedelta(), **odd)
-    assert world.store.decisions.postpone_apply(f"{started}/start", 10, 300)
+    assert world.store.decisions.postpone_apply(f"{started}/start", 10)
     deadline: datetime = stored(world, started)["recoveryTime"]
     assert timedelta(seconds=5) < deadline - world.store.now() < timedelta(seconds=310)
-    assert not world.store.decisions.postpone_apply(f"{started}/start", 10, 300), "once for all that look at it"
+    assert not world.store.decisions.postpone_apply(f"{started}/start", 10), "once for all that look at it"
 
 
 @pytest.mark.parametrize("state", [state for state in DecisionState if state != "finished"])
 def test_what_was_restarted_since_is_left_alone(world: World, started: str, state: DecisionState) -> None:
     finish(world, started)
     overdue(world, started, timedelta(), state=state.value)
-    assert not world.store.decisions.postpone_apply(f"{started}/start", 10, 300)
+    assert not world.store.decisions.postpone_apply(f"{started}/start", 10)
 
 
 def test_a_lost_worker_is_forgotten_for_all_that(world: World, started: str) -> None:

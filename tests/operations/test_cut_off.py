@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from recovery.operations import advance, commands, pages, work
 from recovery.operations.kinds import base, kind_of, repairing
 from recovery.records import OperationState, ProcessState, ResultState
+from recovery.retry import Backoff
+from recovery.retry.own_work import OPERATION_RANGE
 from recovery.settings import Settings
 from recovery.store import definitions
 from tests.faults import Died, Fault, Kind, Plan, installed, under
@@ -26,7 +29,8 @@ def world(emptied: Settings, monkeypatch: pytest.MonkeyPatch) -> Ordering:
         monkeypatch.setattr(module, "LOOK_EVERY", 0.1)
     for module in (work, pages):
         monkeypatch.setattr(module, "LEASE", 0.2)
-    monkeypatch.setattr(work, "RETRY_AFTER", 0.1)
+    soon = Backoff(initial=0.1, coefficient=1, jitter=(0, 0), maximum=0.1)
+    monkeypatch.setattr(work, "OPERATION_RANGE", replace(OPERATION_RANGE, policy=soon))
     for kind in (base.Kind, repairing.RepairAll):
         monkeypatch.setattr(kind, "page", 2)
         monkeypatch.setattr(kind, "step", 1)

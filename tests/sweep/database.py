@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from recovery.records import to_document
 from recovery.records.ids import new_process_id
+from recovery.retry import Backoff
+from recovery.retry.own_work import SPARK_JOB
 from recovery.settings import Settings
 from recovery.store import Store, layout, schema
 from tests.documents import database_of
 from tests.sweep.shapes import Records, Shape, queue_statistics
+
+SOON = replace(SPARK_JOB, policy=Backoff(initial=0.01, coefficient=1, jitter=(0, 0), maximum=0.01))
+"""For a job that got nothing done: nobody waits."""
 
 
 class Database:

@@ -36,7 +36,7 @@ from recovery.sweep.sweep_report import SHOWN
 from tests.cli import schemas
 from tests.cli.terminal import CUT, in_terminal, too_wide
 from tests.failure_map import parity
-from tests.sweep.database import Database
+from tests.sweep.database import SOON, Database
 from tests.sweep.shapes import (
     BROKEN,
     HEALTHY,
@@ -280,7 +280,7 @@ def test_a_task_that_fails_loses_no_counts(
 
     monkeypatch.setattr(OperationWorker, "work_once", work_once)
     monkeypatch.setattr(drive, "run", in_this_process)
-    monkeypatch.setattr(drive, "RETRY_AFTER", 0.01)
+    monkeypatch.setattr(drive, "SPARK_JOB", SOON)
     driver, operation = drive.Driver(SparkContext.getOrCreate(), resources, "driver"), ask(resources, here=True)
     before = carried_counts.counted()
     while next(iter(done := carried_counts.grown(before)), None) is None:
@@ -329,7 +329,7 @@ SPOILT: list[tuple[str, str, Any]] = [
 def test_a_failing_range_names_its_cause(
     database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drive, "RETRY_AFTER", 0.1)
+    monkeypatch.setattr(drive, "SPARK_JOB", SOON)
     database.add(finished)
     database.store.database[schema.TASKS].drop()
     odd = [{"$set": {"there": {"$divide": [1, 0]}}}]

@@ -14,13 +14,14 @@ from recovery.engine import Resources
 from recovery.errors import SweepFailed
 from recovery.operations import OperationRequest
 from recovery.records import Operation, OperationState, Phase
+from recovery.retry.own_work import SPARK_JOB
 from recovery.settings import Settings
 from recovery.sweep import drive
 from recovery.sweep.drive import Driver
 from recovery.sweep.job import Work, Worked
 from recovery.worker import operating as driving
 from recovery.worker.operating import Driving
-from tests.sweep.database import Database
+from tests.sweep.database import SOON, Database
 from tests.sweep.shapes import finished
 from tests.waiting import wait_until
 
@@ -99,7 +100,7 @@ def test_one_that_fails_has_its_turn_later(
     wait_until(lambda: state(resources, other) is OperationState.FINISHED, 20, "the other one")
     assert served._driver is not None, "in the same session"
     assert served._waiting() == []
-    monkeypatch.setattr(driving, "LATER", 0.0)
+    monkeypatch.setattr(driving, "OPERATION_IN_SPARK", SOON)
     monkeypatch.undo()
     served._later.clear()
     wait_until(lambda: state(resources, failing) is OperationState.FINISHED, 20, "the one that failed")
@@ -109,19 +110,19 @@ def test_what_others_have_leased_is_waited_for(
     resources: Resources, driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They may take their time; but nobody waits for ranges that nobody works at."""
-    monkeypatch.setattr(drive, "RETRY_AFTER", 0.01)
+    monkeypatch.setattr(drive, "SPARK_JOB", SOON)
     operation = ask(resources)
     while not operations.find(resources, operation.id).ready:
         assert driver.step(operation.id)
     ranges, leased = resources.store.operation_ranges, []
     while one := ranges.lease(operation.id, Phase.PLAN, "token", "another", 60.0):
         leased.append(one)
-    for _ in range(drive.FRUITLESS + 1):
+    for _ in range(SPARK_JOB.tries + 1):
         assert driver.step(operation.id)
     for one in leased:
         ranges.give_back(one, "no disk", 60.0)
     with pytest.raises(SweepFailed, match="operation 1 was cut off: no disk"):
-        for _ in range(drive.FRUITLESS + 1):
+        for _ in range(SPARK_JOB.tries + 1):
             driver.step(operation.id)
 
 
@@ -140,7 +141,7 @@ def test_what_executors_had_that_are_gone_is_free_at_once(
     while not operations.find(resources, operation.id).ready:
         assert driver.step(operation.id)
     monkeypatch.setattr(drive, "run", run)
-    monkeypatch.setattr(drive, "RETRY_AFTER", 0.01)
+    monkeypatch.setattr(drive, "SPARK_JOB", SOON)
     driver.drive(operation.id)
     assert state(resources, operation) is OperationState.FINISHED
 
@@ -158,7 +159,7 @@ def test_a_job_without_executors_is_left_alone(
         return []
 
     monkeypatch.setattr(drive, "run", run)
-    monkeypatch.setattr(drive, "RETRY_AFTER", 0.01)
+    monkeypatch.setattr(drive, "SPARK_JOB", SOON)
     operation, waits = ask(resources), ask(resources)
     while not operations.find(resources, operation.id).ready:
         assert driver.step(operation.id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from recovery.errors import DamagedRecord, RecordInvalid, StoreDenied
+from recovery.retry.own_work import UNFIT_WORKER
 from recovery.worker.slots import fitness
 from recovery.worker.slots.fitness import LIMIT, Fitness
 
@@ -60,7 +61,7 @@ def test_a_worker_pauses_after_the_second_slot_in_a_row_and_longer_each_time(mon
         assert slots.may_take()
     for _ in range(300):
         slots.ended_unfit()
-    now += fitness.LONGEST_PAUSE
+    now += UNFIT_WORKER.policy.maximum
     assert slots.may_take()
     slots.was_done()
     slots.ended_unfit()

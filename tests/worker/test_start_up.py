@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+from dataclasses import replace
 
 import pytest
 from redis.exceptions import AuthenticationError
@@ -11,14 +12,18 @@ from redis.exceptions import AuthenticationError
 from recovery import Settings
 from recovery.errors import BrokerError, ServerRefused, ServerUnavailable, StoreDenied, StoreUnavailable
 from recovery.queue import Broker
+from recovery.retry import Backoff
+from recovery.retry.own_work import WORKER_START
 from recovery.store import check_server
 from recovery.worker import start_up as patience
 from recovery.worker.start_up import keep_what_is_imported, wait_for_servers
 
+SOON = replace(WORKER_START, policy=Backoff(initial=0.001, coefficient=1, jitter=(0, 0), maximum=0.001))
+
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "PAUSE", 0.001)
+    monkeypatch.setattr(patience, "WORKER_START", SOON)
 
 
 def broker_error(cause: Exception) -> BrokerError:

@@ -4,7 +4,7 @@
 
 Guarantees:
     - The function is not called, and neither an attempt nor a retry is counted.
-    - The delay grows: 1, 2, 4 … up to MAX_DELAY seconds.
+    - The delay grows: 1, 2, 4 … up to 30 s, within which a new worker has it.
     - The task ends with an error only if every version among the live workers that serve its actor has refused it for
       `version_grace`. That time begins anew each time it is over and a version lives that has not refused it.
 
@@ -33,13 +33,12 @@ from recovery.records import PINNED, Decision, Outcome, Refused, RetryState, Ver
 from recovery.records.ids import new_pass
 from recovery.retry import Classified
 from recovery.retry.codes import CALL_REFUSED
+from recovery.retry.own_work import PINNED_CALL, REFUSED_CALL
 from recovery.retry.reasons import UNKNOWN
 from recovery.wording import show_duration
 
 log = logging.getLogger(__name__)
 
-MAX_DELAY = 30.0
-"""Seconds after which a refused task is queued again, at most. A new worker then has it within this time."""
 MAX_VERSIONS = 16
 """Versions whose refusals of a task are kept, at most: the latest ones."""
 NO_RETRY = "no live worker has code that accepts it"
@@ -73,7 +72,7 @@ def give_back_or_end(
     delay = delay_after(refused.count)
     written = give_back(resources, actor, decision, refused, delay)
     if written:
-        # Once for each version: a task that waits for hours is refused every MAX_DELAY seconds.
+        # Once for each version: a task that waits for hours is refused every 30 s.
         level = logging.WARNING if refused.by[-1].since == now else logging.DEBUG
         log.log(
             level, "%s %s waits for a newer worker: %s %s (version %s of the application); queued again in %g s",
@@ -126,7 +125,7 @@ def begun_anew(refused: Refused, now: datetime) -> Refused:
 
 def delay_after(refusals: int) -> float:
     """Seconds after which a task is queued again that was refused this many times in a row."""
-    return float(min(MAX_DELAY, 2 ** min(refusals - 1, 10)))
+    return REFUSED_CALL.delay(refusals)
 
 
 def _later(retry: RetryState | None, delay: float) -> RetryState | None:
@@ -180,8 +179,8 @@ def give_back_pinned(resources: Resources, actor: Actor[..., object], decision: 
 
 def delay_between(refusals: int, workers: int) -> float:
     """Seconds after which a pinned task is queued again that was refused this many times in a row, while an able worker
-    is one of those that serve its actor: none, until all of them could have had it; then 0.5, 1, 2 … up to MAX_DELAY.
+    is one of those that serve its actor: none, until all of them could have had it; then 0.5, 1, 2 … up to 30.
 
     The able workers are busy then. It grows that far because thousands of such tasks may wait, and each try costs."""
     rounds, since = divmod(refusals, workers + 1)
-    return 0.0 if since else min(MAX_DELAY, 2.0 ** min(rounds - 2, 10))
+    return 0.0 if since else PINNED_CALL.delay(rounds)

@@ -23,29 +23,22 @@ from pymongo.errors import OperationFailure
 
 from recovery.records import Decision, Until, forgotten
 from recovery.records.ids import HOLDER_END
+from recovery.retry.own_work import LOST_MESSAGE
 from recovery.store.client import Document
 from recovery.store.concerns import current
 from recovery.store.driver_errors import translated
-from recovery.store.expressions import FIRST_QUEUED, OVERDUE, after, date_of, number_of, plus_one
+from recovery.store.expressions import FIRST_QUEUED, OVERDUE, after, by_policy, date_of, number_of, plus_one
 from recovery.store.lifecycle.decision_queries import DELAYED, QUEUED, WAITING, WORKING
 from recovery.store.lifecycle.decisions import Queued
-from recovery.store.lifecycle.task_deadlines import DELAY, LONGEST_WAIT, in_time
+from recovery.store.lifecycle.task_deadlines import DELAY, in_time
 from recovery.store.splitting import is_of_record, postpone, tell_unwritten, update_each
 
-LOSSES_WITHOUT_DELAY = 5
+LOSSES_WITHOUT_DELAY = LOST_MESSAGE.free - 1
 """So many messages of one task may be lost, one outage after the other, before it is looked at more rarely."""
 LATE = timedelta(seconds=0.5)
 """Maximum difference between the time that alike decisions are queued by and the server's when they are written. A
 record that is queued in the past counts as lost as soon as a younger message is taken; and the clock of the server may
 be behind that of the one that told the time."""
-
-_LOST_AGAIN: Document = {
-    # Doubled with each loss from then on: a queue whose messages something takes is not filled at full rate for ever.
-    "$min": [
-        LONGEST_WAIT,
-        {"$pow": [2, {"$min": [5, {"$max": [0, {"$subtract": [number_of("$losses"), LOSSES_WITHOUT_DELAY]}]}]}]},
-    ]
-}
 
 Counted = Literal["timeouts", "losses", "workersLost"]
 """The field of a decision that counts a requeue."""
@@ -226,8 +219,10 @@ class Requeues:
 
     def _requeue_any(self, batch: Requeue, ids: Sequence[str]) -> list[Queued]:
         wait: Any = round(self._message_timeout * 1000)
-        if batch.counted == "losses":  # after many in a row it is looked at ever more rarely
-            wait = {"$multiply": [wait, _LOST_AGAIN]}
+        if batch.counted == "losses":
+            # After many in a row ever more rarely: a queue whose messages something takes is not filled for ever.
+            again = {"$subtract": [number_of("$losses"), LOSSES_WITHOUT_DELAY]}
+            wait = by_policy(LOST_MESSAGE.policy, again, self._message_timeout)
         fields: Document = {
             "state": QUEUED,
             "pass": batch.pass_key,

@@ -18,6 +18,7 @@ from recovery.records import (
     TaskLimit,
 )
 from recovery.records.ids import HOLDER_END
+from recovery.retry.own_work import FAILED_APPLY
 from recovery.store.client import Document
 from recovery.store.concerns import current
 from recovery.store.driver_errors import translated
@@ -26,6 +27,7 @@ from recovery.store.expressions import (
     Expression,
     after,
     age,
+    by_policy_since,
     date_of,
     jittered,
     literal,
@@ -100,15 +102,15 @@ class DecisionDeadlines(DecisionQueries):
         at_rest: Document = {"$unset": {"recoveryTime": "", "worker": ""}}
         return update_each(self._current, decision_ids, applied, at_rest).count
 
-    def postpone_apply(self, decision_id: str, least: float, most: float) -> bool:
-        """Move the deadline of a finished decision that could not be applied: as far off as it is finished by now, at
-        least and at most so many seconds. Whoever finished it is forgotten, or it would be found by his name before.
+    def postpone_apply(self, decision_id: str, apply_timeout: float) -> bool:
+        """Move the deadline of a finished decision that could not be applied, by its policy: the longer ago it
+        finished, the further. Whoever finished it is forgotten, or it would be found by his name before.
         False: it is no longer finished, or was postponed before.
         """
-        wait = {"$min": [{"$max": [age("$outcome.finishedAt"), round(least * 1000)]}, round(most * 1000)]}
+        wait = by_policy_since(FAILED_APPLY.beginning_with(apply_timeout), "$outcome.finishedAt")
         stages: list[Document] = [{"$set": {"recoveryTime": {"$add": ["$$NOW", wait]}}}, {"$unset": "worker"}]
         finished: Document = {"_id": decision_id, "state": FINISHED, "recoveryTime": {"$exists": True}}
-        anew = {"$or": [{"worker": {"$exists": True}}, {"$expr": {"$lt": ["$recoveryTime", after(least / 2)]}}]}
+        anew = {"$or": [{"worker": {"$exists": True}}, {"$expr": {"$lt": ["$recoveryTime", after(apply_timeout / 2)]}}]}
         # It need not be valid: nobody could apply it then.
         changed = self._current.update_one({**finished, **anew}, stages, bypass_document_validation=True)
         return changed.matched_count == 1

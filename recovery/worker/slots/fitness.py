@@ -20,13 +20,12 @@ import time
 from recovery.engine import in_a_line
 from recovery.errors import RecoveryError
 from recovery.records import FailingSlots
+from recovery.retry.own_work import UNFIT_WORKER
 
 LIMIT = 3
 """Tasks in a row that a slot can't run, until it is replaced."""
 UNFIT = 70
 """Exit code of such a pool process: EX_SOFTWARE of sysexits.h."""
-FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
-"""Seconds that a worker takes nothing: after the second such process in a row, and at most."""
 RECENT = 120.0
 """Seconds for which one is reported after which other slots did their work."""
 REASON = 300
@@ -79,7 +78,7 @@ class Fitness:
         self._memory[_DONE] = 0
         self._ended_at = time.monotonic()
         if strikes > 1:
-            self._pause_until = self._ended_at + min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (strikes - 2))
+            self._pause_until = self._ended_at + UNFIT_WORKER.delay(strikes - 1)
 
     def may_take(self) -> bool:
         """Whether the worker may take tasks now."""
