@@ -27,28 +27,56 @@ if TYPE_CHECKING:
         SettingsError,
     )
     from recovery.records import Failure, Promise
-    from recovery.retry import Backoff
+    from recovery.retry import (
+        Backoff,
+        BestEffort,
+        Catalogue,
+        Durable,
+        Entry,
+        ErrorCode,
+        ErrorMap,
+        Reason,
+        Request,
+        RetryAction,
+        RetryStrategy,
+        reason_of,
+    )
+    from recovery.retry.strategies import Until, stop_after_attempts, stop_for
     from recovery.settings import Settings
 
 __all__ = [
     "Actor",
     "Backoff",
+    "BestEffort",
+    "Catalogue",
     "ClaimLost",
     "CustomIdTaken",
+    "Durable",
+    "Entry",
+    "ErrorCode",
+    "ErrorMap",
     "Failure",
     "InputError",
     "LogContext",
     "ProcessBroken",
     "ProcessNotFound",
     "Promise",
+    "Reason",
     "Recovery",
     "RecoveryError",
+    "Request",
     "ResultTimeout",
+    "RetryAction",
+    "RetryStrategy",
     "Settings",
     "SettingsError",
     "Started",
+    "Until",
     "heartbeat",
+    "reason_of",
     "reschedule",
+    "stop_after_attempts",
+    "stop_for",
 ]
 
 __getattr__ = exported(
@@ -59,7 +87,11 @@ __getattr__ = exported(
             "ClaimLost CustomIdTaken InputError ProcessBroken ProcessNotFound RecoveryError ResultTimeout SettingsError"
         ),
         "records": "Failure Promise",
-        "retry": "Backoff",
+        "retry": (
+            "Backoff BestEffort Catalogue Durable Entry ErrorCode ErrorMap Reason Request RetryAction RetryStrategy "
+            "reason_of"
+        ),
+        "retry.strategies": "Until stop_after_attempts stop_for",
         "settings": "Settings",
     },
 )

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from recovery import Backoff
 from recovery.engine.end import breaking
 from recovery.engine.operators.markers import marker_of
 from recovery.engine.operators.overrides import ProcessTypeOverrides
 from recovery.errors import InputError, StartRefused
 from recovery.health import look, repair
 from recovery.records import ProcessState
-from recovery.retry import Backoff
 from tests.faults import Died
 from tests.world import World
 
@@ -57,6 +57,14 @@ def test_an_exhausted_error_disables_it_too(world: World) -> None:
     process_id = fail(world, copy, "away")
     with pytest.raises(StartRefused, match=f"process {process_id} failed with code 40005"):
         world.start(copy)
+
+
+def test_an_exhausted_error_leaves_a_marker(world: World) -> None:
+    policy = Backoff(initial=0.1, jitter=(0, 0), maximum=0.1, total=0.25)
+    process_id = fail(world, make(world, on_failure="marker", retry=policy), "away")
+    marker = marker_of(world.app.resources, "copy", None)
+    assert marker is not None and (marker.process, marker.code) == (process_id, 40005)
+    assert marker.stack is not None and "ConnectionRefusedError" in marker.stack
 
 
 @pytest.mark.parametrize(

@@ -69,9 +69,10 @@ def test_a_process_that_breaks_leaves_a_marker_and_none_of_its_kind_is_started(c
     assert (marker.id, marker.type, marker.key, marker.process) == ("copy/sales", "copy", "sales", process_id)
     assert (marker.kind, marker.message, marker.code, marker.task) == ("ValueError", "no sales", 40000, "start")
     assert marker.stack and "ValueError" in marker.stack
-    before = world.counts()
+    before, counted = world.counts(), REFUSED.labels("copy", "FAILED_ADMIN")._value.get()
     with pytest.raises(StartRefused) as refused:
         copying.start("sales")
+    assert REFUSED.labels("copy", "FAILED_ADMIN")._value.get() == counted + 1
     told = str(refused.value)
     assert "copy/sales" in told and process_id in told and "40000" in told and "no sales" in told
     assert f"{marker.written_at:%Y-%m-%d %H:%M:%S}" in told and "recovery marker clear copy/sales" in told

@@ -15,13 +15,12 @@ from typing import Any
 import pytest
 from pymongo.errors import AutoReconnect, NetworkTimeout, NotPrimaryError, ServerSelectionTimeoutError
 
-from recovery import heartbeat
+from recovery import Backoff, heartbeat
 from recovery.engine import Result, Slot, outages
 from recovery.engine.outages import breaker, through_outage
 from recovery.errors import StoreRefused, StoreUnavailable
 from recovery.metrics import BREAKER_CHANGES
 from recovery.records import DecisionState
-from recovery.retry.breaker import State
 from recovery.store.driver_errors import ours
 from recovery.store.lifecycle.decisions import Decisions
 from recovery.store.lifecycle.graphs import Graphs
@@ -30,6 +29,8 @@ from tests.store import single
 from tests.store.writing import get
 from tests.waiting import wait_until
 from tests.world import World, arguments
+
+LATER = Backoff(initial=60, jitter=(0, 0))
 
 
 @pytest.fixture(autouse=True)
@@ -99,6 +100,49 @@ def test_what_is_not_idempotent_is_not_done_again_since_its_end_can_not_be_writt
     assert len(calls) == 1
     assert process.error is not None
     assert process.error.kind == "WorkTimeout"
+
+
+def test_a_failure_whose_write_was_not_answered_is_written_again_and_counted_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first write took place. The second finds what the first wrote."""
+    calls: list[int] = []
+
+    def order() -> None:
+        calls.append(1)
+        raise ConnectionRefusedError(111, "away")
+
+    process_id = world.start(world.app.process("order", retry=LATER)(order))
+    monkeypatch.setattr(Decisions, "retry_later", away(1, Decisions.retry_later, after=True))
+    world.pump()
+    held = get(world.store, f"{process_id}/start")
+    assert (held.state, held.attempts, len(calls)) == (DecisionState.DELAYED, 1, 1)
+    assert held.retry is not None and held.retry.count == 1
+
+
+def test_a_failure_whose_write_hung_past_the_time_of_the_attempt_is_written_by_a_last_try(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    writes: list[float] = []
+    real = Decisions.retry_later
+
+    def order() -> None:
+        calls.append(1)
+        raise ConnectionRefusedError(111, "away")
+
+    def hangs_once(*args: Any) -> bool:
+        writes.append(time.monotonic())
+        if len(writes) == 1:
+            wait_until(lambda: time.monotonic() > writes[0] + 0.3, 5, "the end of the attempt's time")
+            raise StoreUnavailable("away")
+        return real(*args)
+
+    process_id = world.start(world.app.process("order", retry=LATER, worker_timeout=0.2)(order))
+    monkeypatch.setattr(Decisions, "retry_later", hangs_once)
+    world.pump()
+    held = get(world.store, f"{process_id}/start")
+    assert (held.state, held.attempts, len(calls), len(writes)) == (DecisionState.DELAYED, 1, 1, 2)
 
 
 def test_what_was_claimed_and_can_not_be_run_is_given_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,7 +388,7 @@ def test_what_is_refused_is_raised_at_once_and_opens_nothing(world: World) -> No
     with pytest.raises(StoreRefused):
         through_outage(world.app.resources, step, 10, "a step")
     assert sent == [1]
-    assert breaker(world.app.settings.mongo_uri).state is State.CLOSED
+    assert breaker(world.app.settings.mongo_uri).state == "closed"
 
 
 def test_openings_and_closings_are_counted(world: World) -> None:

@@ -94,6 +94,7 @@ RETRIED = [
     ),
     (RuntimeError("Failed to connect to ranger service. Error code 503."), 30102, "SERVICE_NOT_AVAILABLE"),
     (RuntimeError("Connection refused by Atlas at http://atlas:21000"), 30103, "SERVICE_NOT_AVAILABLE"),
+    (RuntimeError("java.net.SocketTimeoutException: Read timed out"), 30104, "TIMEOUT_IN_FLIGHT"),
 ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from recovery import Recovery, Settings
+from recovery import Backoff, Recovery, Settings
 from recovery.engine import Intake, Result, Slot
 from recovery.engine.operators.redo import redo_process
 from recovery.engine.run import refusing
@@ -17,7 +17,6 @@ from recovery.health.process_check import look, repair
 from recovery.queue import MessageId
 from recovery.records import Decision, DecisionState, ProcessState, Refused, RetryState, Worker
 from recovery.records.ids import new_pass
-from recovery.retry import Backoff
 from recovery.search import in_words, parse
 from tests.engine.test_retry import only
 from tests.faults import Died

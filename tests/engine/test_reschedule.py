@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from recovery import Failure, reschedule
+from recovery import Backoff, Failure, reschedule
 from recovery.errors import InputError, NotInActor
 from recovery.records import ProcessState
-from recovery.retry import Backoff
 from tests.world import World
 
 

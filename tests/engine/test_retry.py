@@ -9,13 +9,10 @@ from typing import Any
 
 import pytest
 
-from recovery import Recovery
+from recovery import Backoff, Reason, Recovery, Request, RetryAction
 from recovery.errors import InputError, ProcessBroken
 from recovery.health import look, repair
 from recovery.records import Decision, DecisionState, ProcessState, RetryState
-from recovery.retry import Backoff, ErrorClass, Request, RetryAction
-from recovery.retry.codes import RETRIES_EXHAUSTED
-from recovery.retry.reasons import Reason
 from tests.store import single
 from tests.world import World
 
@@ -181,8 +178,7 @@ def test_retries_end_with_their_total_duration(world: World) -> None:
     process = world.process(process_id)
     assert process.state is ProcessState.BROKEN
     assert process.error is not None
-    assert (process.error.code, process.error.exhausted) == (RETRIES_EXHAUSTED.number, 21001)
-    assert RETRIES_EXHAUSTED.error_class is ErrorClass.NOT_RETRIABLE
+    assert (process.error.code, process.error.exhausted) == (40005, 21001), "a code of those that are not retriable"
     assert process.error.no_retry == "its total duration of 150s is over after 2 retries"
     assert only(world, process_id).attempts == 3
 
@@ -373,7 +369,9 @@ class Asked:
         self.asked: list[tuple[Any, ...]] = []
 
     async def retry_after(self, request: Request, reason: Reason) -> RetryAction:
-        self.asked.append((request.retry_attempts, request.idempotent, dict(request.context), reason.name))
+        reasons = sorted(one.name for one in request.retry_reasons)
+        self.asked.append((request.retry_attempts, reasons, request.idempotent, dict(request.context), reason.name))
+        assert request.retry_strategy is self
         if isinstance(self.answer, BaseException):
             raise self.answer
         found: RetryAction = self.answer
@@ -387,8 +385,8 @@ def test_a_strategy_of_its_own_decides_and_reads_the_context(world: World) -> No
     assert world.bring_to_end(process_id).state is ProcessState.FINISHED
     context = {"customer": "acme"}
     assert strategy.asked == [
-        (0, True, context, "NODE_NOT_AVAILABLE"),
-        (1, True, context, "NODE_NOT_AVAILABLE"),
+        (0, [], True, context, "NODE_NOT_AVAILABLE"),
+        (1, ["NODE_NOT_AVAILABLE"], True, context, "NODE_NOT_AVAILABLE"),
     ]
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from recovery import Settings, metrics
+from recovery import Backoff, Settings, metrics
 from recovery.errors import ServerError
 from recovery.records import ProcessState, Worker
-from recovery.retry import Backoff
 from recovery.scan import DecisionScanner
 from recovery.store import schema
 from tests.faults import Died, Fault, Kind, Plan, installed, under

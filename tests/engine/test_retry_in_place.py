@@ -10,10 +10,11 @@ from typing import Any
 import couchbase.exceptions as sdk
 import pytest
 
+from recovery import Backoff, BestEffort
 from recovery.engine.run.in_place import SlotWait
 from recovery.records import Decision, DecisionState, ProcessState
 from recovery.records.ids import new_pass
-from recovery.retry import Backoff, BestEffort
+from tests.engine.test_retry import pass_by
 from tests.faults import Died
 from tests.world import Mortal, World
 
@@ -70,6 +71,7 @@ def test_a_retry_that_is_due_before_the_next_scan_waits_in_its_slot(world: World
 
 
 CURVES = {
+    "a calculator of its own": (LOCKED, BestEffort(lambda retries: 0.01 * (retries + 1)), [0.01, 0.02, 0.03]),
     "best effort": (LOCKED, BestEffort(), [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.5, 0.5]),
     "controlled back-off": (MOVED, None, [0.001, 0.01, 0.05, 0.1, 0.5]),
 }
@@ -90,6 +92,20 @@ def test_the_delays_of_a_curve(world: World, name: str) -> None:
         late += [(wait - delay) / max(0.2 * delay, 0.005) for wait, delay in zip(failing.waits, delays, strict=True)]
     print("late, in what is allowed:", " ".join(f"{one:.2f}" for one in sorted(late)))
     assert statistics.median(late) <= 1
+
+
+def test_the_controlled_back_off_ends_at_a_second_which_waits_in_the_record(world: World) -> None:
+    failing = Failing(100, MOVED)
+    process_id = start(world, failing, retry=None)
+    assert len(failing.called) == 6
+    for _ in range(2):
+        retry, due = only(world, process_id).retry, only(world, process_id).recovery_time
+        assert retry is not None and due is not None
+        assert 1 <= (due - retry.failed_at).total_seconds() < 1.5
+        pass_by(world, 2)
+        world.scan()
+        world.pump()
+    assert len(failing.called) == 8
 
 
 def test_two_seconds_in_all_then_it_waits_in_its_record(world: World) -> None:

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from recovery import Recovery
+from recovery import Backoff, BestEffort, Durable, ErrorCode, Reason, Recovery, Request, RetryAction
 from recovery.errors import InputError
 from recovery.records import Decision, DecisionState, ProcessState, RetryOptions
-from recovery.retry import Backoff, BestEffort, Durable, ErrorCode, Request, RetryAction
-from recovery.retry.reasons import Reason
 from tests.world import World
 
 AWAY = ConnectionRefusedError(111, "away")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from recovery.retry import BestEffort, Classified, Reason, Request, RetryAction, ServerCall
@@ -32,15 +31,6 @@ class Outcome:
     def stays(cls, code: str, reason: str = "UNKNOWN") -> Outcome:
         """Not tried again: a person has to see to it."""
         return cls(code, reason, "not retriable", "not asked", "not asked")
-
-
-def caught(step: Callable[[], object]) -> Exception:
-    """The error that a step ends with."""
-    try:
-        done = step()
-    except Exception as error:
-        return error
-    raise AssertionError(f"no error, but {done!r}")
 
 
 def outcome(error: Exception, classified: Classify = by_shipped) -> Outcome:

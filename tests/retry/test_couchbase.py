@@ -9,42 +9,10 @@ from recovery.retry import Classified, ErrorCode, explain_couchbase
 from recovery.retry.catalogue import UNCLASSIFIED
 from recovery.retry.catalogues.couchbase import is_idempotent, response
 from recovery.retry.reasons import KV_ERROR_MAP_RETRY_INDICATED, KV_NOT_MY_VBUCKET
-
-LIST = [
-    ("kv", 0x07, "", "", "KV_NOT_MY_VBUCKET"),
-    ("kv", 0x88, "get", "", "KV_COLLECTION_OUTDATED"),
-    ("kv", 0x88, "get_collection_id", "", "UNKNOWN"),
-    ("kv", 0x09, "upsert", "", "KV_LOCKED"),
-    ("kv", 0x09, "unlock", "", "UNKNOWN"),
-    ("kv", 0x86, "", "", "KV_TEMPORARY_FAILURE"),
-    ("kv", 0xA2, "", "", "KV_SYNC_WRITE_IN_PROGRESS"),
-    ("kv", 0xA4, "", "", "KV_SYNC_WRITE_RE_COMMIT_IN_PROGRESS"),
-    ("kv", 0x07, "dcp_open", "", "UNKNOWN"),
-    ("kv", 0x86, "dcp_mutation", "", "UNKNOWN"),
-    ("kv", 0x01, "", "", "UNKNOWN"),
-    *(("query", code, "", "", "QUERY_PREPARED_STATEMENT_FAILURE") for code in (4040, 4050, 4070)),
-    ("query", 5000, "", "err: queryport.indexNotFound", "QUERY_INDEX_NOT_FOUND"),
-    ("query", 5000, "", "something else", "UNKNOWN"),
-    ("query", 4060, "", "", "UNKNOWN"),
-    *(("analytics", code, "", "", "ANALYTICS_TEMPORARY_FAILURE") for code in (23000, 23003, 23007)),
-    ("analytics", 23001, "", "", "UNKNOWN"),
-    ("search", 429, "", "", "SEARCH_TOO_MANY_REQUESTS"),
-    ("search", 500, "", "", "UNKNOWN"),
-    ("view", 302, "", "", "VIEWS_NO_ACTIVE_PARTITION"),
-    *(
-        ("view", status, "", "", "VIEWS_TEMPORARY_FAILURE")
-        for status in (300, 301, 303, 307, 401, 408, 409, 412, 416, 417, 501, 502, 503, 504)
-    ),
-    ("view", 404, "", '{"error":"x","reason":"missing"}', "VIEWS_TEMPORARY_FAILURE"),
-    ("view", 404, "", '{"reason":"deleted"}', "UNKNOWN"),
-    ("view", 500, "", "", "VIEWS_TEMPORARY_FAILURE"),
-    ("view", 500, "", '{"error":"{not_found, missing_named_view}"}', "UNKNOWN"),
-    ("view", 500, "", '{"error":"badarg"}', "UNKNOWN"),
-    ("view", 500, "", '{"reason":"{not_found, missing_named_view}"}', "VIEWS_TEMPORARY_FAILURE"),
-]
+from tests.retry.rfc_49 import RESPONSE_CODES
 
 
-@pytest.mark.parametrize(("service", "status", "operation", "text", "reason"), LIST)
+@pytest.mark.parametrize(("service", "status", "operation", "text", "reason"), RESPONSE_CODES)
 def test_the_list(service: str, status: int, operation: str, text: str, reason: str) -> None:
     assert response(service, status, operation=operation, text=text).reason.name == reason
     said = explain_couchbase(service, status, operation=operation, text=text)

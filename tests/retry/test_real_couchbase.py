@@ -15,7 +15,8 @@ from recovery.retry import SHIPPED, BestEffort, Catalogue, ErrorMap, ServerCall,
 from recovery.retry.in_place import call
 from recovery.retry.signs import signs_of
 from recovery.stack.server_process import free_port
-from tests.retry.outcome import Outcome, caught, outcome
+from tests.retry.caught import caught
+from tests.retry.outcome import Outcome, outcome
 
 LIST = [
     (0x07, "KV_NOT_MY_VBUCKET"),

@@ -6,12 +6,8 @@ from __future__ import annotations
 import asyncio
 import http.client
 import importlib
-import socket
-import struct
-import threading
 import urllib.request
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -19,63 +15,13 @@ import pytest
 from recovery.retry import BestEffort, ServerCall
 from recovery.retry.in_place import call
 from recovery.stack.server_process import free_port
-from tests.retry.outcome import Outcome, caught, outcome
+from tests.retry.caught import caught
+from tests.retry.outcome import Outcome, outcome
+from tests.retry.real_http import server as server
 from tests.tls import certificate, terminated
 
 SOON, PATIENT = 0.3, 30.0
 """Seconds that an answer is waited for: where none comes, and else."""
-
-RELEASED = threading.Event()
-
-
-class Handler(BaseHTTPRequestHandler):
-    """Answers `/503` with 503, `/503-later` with Retry-After, or misbehaves as its path says."""
-
-    def do_GET(self) -> None:
-        what = self.path.strip("/")
-        if what == "reset":  # unread data and no lingering: the kernel says RST
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self.connection.close()
-        elif what == "hangs-up":
-            self.connection.shutdown(socket.SHUT_RDWR)
-        elif what == "slow":
-            RELEASED.wait(30)
-        elif what == "half":
-            self.send_response(200)
-            self.send_header("Content-Length", "1000")
-            self.end_headers()
-            self.wfile.write(b"x" * 10)
-            self.wfile.flush()
-            self.connection.shutdown(socket.SHUT_RDWR)
-        else:
-            status, _, later = what.partition("-")
-            self.send_response(int(status))
-            if later:
-                self.send_header("Retry-After", "2")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-        self.close_connection = True
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *_: Any) -> None:
-        """Of those that hang up."""
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    RELEASED.clear()
-    with Server(("127.0.0.1", 0), Handler) as serving:
-        threading.Thread(target=serving.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{serving.server_port}"
-        RELEASED.set()
-        serving.shutdown()
-
 
 Get = Callable[[str], object]
 

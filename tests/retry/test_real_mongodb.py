@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import resource
-import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pymongo import MongoClient
-from pymongo.collection import Collection
 from pymongo.errors import PyMongoError
 
 from recovery.errors import StoreError
@@ -18,12 +14,14 @@ from recovery.retry.in_place import by_driver
 from recovery.settings import Settings
 from recovery.stack import ReplicaSet
 from recovery.store.driver_errors import ours
-from tests.retry.outcome import Outcome, caught, outcome
+from tests.retry.caught import caught
+from tests.retry.outcome import Outcome, outcome
+from tests.retry.real_mongod import Documents, Writing, taking
+from tests.retry.real_mongod import documents as documents
+from tests.retry.real_mongod import nodes as nodes
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.thorough
-
-Documents = Collection[dict[str, Any]]
 
 AWAY = Outcome.passes("MONGODB_AWAY", "NODE_NOT_AVAILABLE")
 NOT_PRIMARY = Outcome.passes("MONGODB_NOT_PRIMARY", "NOT_PRIMARY")
@@ -35,31 +33,6 @@ DENIED = Outcome.stays("MONGODB_DENIED")
 REFUSED = Outcome.stays("MONGODB_REFUSED")
 
 
-@pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[ReplicaSet]:
-    """A set of one that tests may do anything to."""
-    mongods = ReplicaSet(tmp_path / "data", lambda name: tmp_path / f"{name}.log", members=1)
-    mongods.start()
-    try:
-        yield mongods
-    finally:
-        for member in mongods.members:
-            member.kill()
-
-
-@pytest.fixture
-def documents(nodes: ReplicaSet) -> Iterator[Documents]:
-    """A collection of that one, by a client that tries nothing again and asks this very server."""
-    with MongoClient[dict[str, Any]](
-        nodes.members[0].address,
-        directConnection=True,
-        retryWrites=False,
-        retryReads=False,
-        serverSelectionTimeoutMS=500,
-    ) as client:
-        yield client["test"]["documents"]
-
-
 def seen(error: Exception) -> Outcome:
     """By the catalogues, and by those for our own calls: through the store's translation the same."""
     assert isinstance(error, PyMongoError)
@@ -69,40 +42,6 @@ def seen(error: Exception) -> Outcome:
     assert isinstance(translated, StoreError)
     assert outcome(translated, by_driver) == said
     return said
-
-
-def taking(steps: int) -> dict[str, Any]:
-    """A query of which each document takes so many steps, some million in a second."""
-    thousand = {"$reduce": {"input": {"$range": [0, 1000]}, "initialValue": 0, "in": {"$add": ["$$value", "$$this"]}}}
-    total = {
-        "$reduce": {"input": {"$range": [0, steps // 1000]}, "initialValue": 0, "in": {"$add": ["$$value", thousand]}}
-    }
-    return {"$expr": {"$gte": [total, {"$size": {"$objectToArray": "$$ROOT"}}]}}
-
-
-class Writing:
-    """A write that is under way until somebody ends it."""
-
-    def __init__(self, documents: Documents) -> None:
-        documents.insert_many([{"n": n} for n in range(20_000)])
-        self._documents, self.error = documents, None
-        self._thread = threading.Thread(target=self._write)
-        self._thread.start()
-        admin = documents.database.client.admin
-        wait_until(lambda: self._under_way(admin), 20, "the write")
-
-    def _write(self) -> None:
-        slow = taking(20_000)
-        self.error = caught(lambda: self._documents.update_many(slow, {"$inc": {"n": 1}}))
-
-    def _under_way(self, admin: Any) -> bool:
-        running = admin.aggregate([{"$currentOp": {}}, {"$match": {"op": "update", "secs_running": {"$gte": 0}}}])
-        return bool(list(running))
-
-    def ended(self) -> Exception:
-        self._thread.join(30)
-        assert self.error is not None
-        return self.error
 
 
 def test_it_steps_down(nodes: ReplicaSet, documents: Documents) -> None:

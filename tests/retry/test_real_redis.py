@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-
 import pytest
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from recovery.queue.redis_connection import ours
 from recovery.retry.in_place import by_driver
 from recovery.settings import Settings
-from recovery.stack.servers import Valkey
-from tests.retry.outcome import Outcome, caught, outcome
+from tests.retry.caught import caught
+from tests.retry.outcome import Outcome, outcome
+from tests.retry.real_valkey import Own, busy, client, killed_in_mid_command
+from tests.retry.real_valkey import valkey as valkey
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.thorough
@@ -32,39 +28,6 @@ DENIED = Outcome.stays("REDIS_DENIED")
 REFUSED = Outcome.stays("REDIS_REFUSES_THIS")
 
 
-class Own(Valkey):
-    """One that counts as started once it answers, whatever that is."""
-
-    options: Sequence[str] = ()
-
-    def _command(self) -> Sequence[str | Path]:
-        return [*super()._command(), *self.options]
-
-    def _ready(self) -> bool:
-        with client(self) as asking:
-            try:
-                return bool(asking.ping())
-            except redis.BusyLoadingError:
-                return True
-            except redis.RedisError:
-                return False
-
-
-@pytest.fixture
-def valkey(tmp_path: Path) -> Iterator[Own]:
-    server = Own(tmp_path / "data", tmp_path / "valkey.log")
-    server.start()
-    try:
-        yield server
-    finally:
-        server.kill()
-
-
-def client(server: Valkey, **options: object) -> redis.Redis:
-    """As ours are: it tries nothing again."""
-    return redis.Redis.from_url(server.url, retry=Retry(NoBackoff(), 0), **{"socket_timeout": 5.0} | options)
-
-
 def seen(error: Exception) -> Outcome:
     """By the catalogues, and by those for our own calls: through the queue's translation the same."""
     assert isinstance(error, redis.RedisError)
@@ -76,16 +39,7 @@ def seen(error: Exception) -> Outcome:
 
 
 def test_it_is_loading(valkey: Own) -> None:
-    with client(valkey) as asking:
-        with asking.pipeline(transaction=False) as pipeline:
-            for n in range(20_000):
-                pipeline.set(f"key {n}", "x")
-            pipeline.execute()
-        asking.config_set("appendfsync", "always")
-        asking.set("last", 1)
-    valkey.kill()
-    valkey.options = ("--key-load-delay", "200")  # µs; it looks at its connections after each 1,024 keys
-    valkey.start()
+    valkey.restart_slowly()
     with client(valkey) as asking:
         assert seen(caught(lambda: asking.get("last"))) == LOADING
 
@@ -125,37 +79,15 @@ def test_it_is_out_of_memory(valkey: Own) -> None:
 
 
 def test_it_runs_a_script(valkey: Own) -> None:
-    with client(valkey) as running, client(valkey) as asking:
-        asking.config_set("lua-time-limit", 10)
-        endless = threading.Thread(target=lambda: caught(lambda: running.eval("while true do end", 0)))
-        endless.start()
-        found: list[Exception] = []
-
-        def is_busy() -> bool:
-            try:
-                asking.get("key")
-            except redis.ResponseError as error:
-                found.append(error)
-            return bool(found)
-
-        wait_until(is_busy, 20, "the script")
-        assert seen(found[0]) == BUSY
-        asking.script_kill()
-        endless.join(10)
+    assert seen(busy(valkey)) == BUSY
 
 
 def test_it_is_killed_in_mid_command(valkey: Own) -> None:
-    with client(valkey, socket_timeout=None) as waiting:
-        errors: list[Exception] = []
-        blocked = threading.Thread(target=lambda: errors.append(caught(lambda: waiting.blpop(["key"], 60))))
-        with client(valkey) as asking:
-            blocked.start()
-            wait_until(lambda: asking.info("clients")["blocked_clients"] == 1, 20, "the command")
-            valkey.kill()
-            blocked.join(10)
-            assert seen(errors[0]) == LOST
-            assert seen(caught(lambda: asking.get("key"))) in (LOST, AWAY), "of a connection that was there"
-            assert seen(caught(lambda: asking.get("key"))) == AWAY
+    with client(valkey) as asking:
+        asking.ping()
+        assert seen(killed_in_mid_command(valkey)) == LOST
+        assert seen(caught(lambda: asking.get("key"))) in (LOST, AWAY), "of a connection that was there"
+        assert seen(caught(lambda: asking.get("key"))) == AWAY
 
 
 def test_it_is_frozen(valkey: Own) -> None:
