@@ -21,7 +21,7 @@ HELP = """Show how many processes and records there are of each process type, an
 
 Where processes have up to 100,000 records they are counted. Of more it is an estimate from processes that are drawn at
 random: of millions it takes a second or two. What is old is removed by
-[italic]recovery operation start collect[/italic], or by itself: [italic]recovery schedule collect[/italic].
+[italic]recovery operation start collect[/italic], or by itself: [italic]recovery schedule operation[/italic].
 
 Example: [bold]recovery disk --json[/bold]
 """

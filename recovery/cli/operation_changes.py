@@ -8,20 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.command_options import (
-    DURATION,
-    YES,
-    Commands,
-    JsonOption,
-    ReasonOption,
-    agree_to_removal,
-    duration,
-)
+from recovery.cli import operation_options as options
+from recovery.cli.command_options import YES, Commands, JsonOption, ReasonOption, agree_to_removal
 from recovery.cli.connection import connect
 from recovery.cli.operation_texts import answer, rate_answer, selection_in_words
 from recovery.cli.operation_view import print_followed, print_whole
 from recovery.cli.output import console, print_answer
-from recovery.cli.shell_completion import complete_actor, complete_kind, complete_operation, complete_search
+from recovery.cli.shell_completion import complete_operation
 
 if TYPE_CHECKING:
     from recovery.engine import Resources
@@ -41,71 +34,37 @@ START = """Order an operation on the processes that a selection matches, in the 
 
 KIND is check, repair, restart (what failed in broken processes), restart_from (all of them again, or from the tasks of
 an actor on, finished ones included), abort, collect (what is over is removed), or set_idle_timeout (of what was started
-already). The plan is made first; nothing is changed until `operation apply`, unless --yes is given.
+already). @NAME starts the operation that is saved under this name, and takes no other options of it. The plan is made
+first; nothing is changed until `operation apply`, unless --yes is given.
 
 Example: [bold]recovery operation start restart 'type:order error:TimeoutError' --reason "the bank is back"[/bold]
 """
 
 
 def start(  # noqa: PLR0913
-    kind: Annotated[
-        str,
-        typer.Argument(metavar="KIND", show_default=False, autocompletion=complete_kind, help="What is to be done."),
-    ],
-    selection: Annotated[
-        str,
-        typer.Argument(
-            metavar="SELECTION",
-            show_default=False,
-            autocompletion=complete_search,
-            help="Which processes, as `recovery find` has it.",
-        ),
-    ] = "",
-    all_: Annotated[bool, typer.Option("--all", help="Every process, where there is no selection.")] = False,
+    kind: options.KindOrSaved,
+    selection: options.Selection = "",
+    all_: options.All = False,
     reason: NeededReason = "",
     yes: Annotated[bool, typer.Option(YES, help="Apply the plan as soon as it is made, unseen.")] = False,
-    rate: Annotated[
-        float | None,
-        typer.Option(help="Processes a second in all that are changed, or checked; default: as fast as it goes."),
-    ] = None,
-    priority: Annotated[
-        list[str] | None, typer.Option(metavar="TYPE=N", help="Types to be done sooner; others have 0.")
-    ] = None,
-    from_actor: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Of a restart_from: from its tasks.", autocompletion=complete_actor),
-    ] = None,
-    export: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Of a collect: write what is removed there before.")
-    ] = None,
-    format: Annotated[
-        str | None, typer.Option("--format", metavar="jsonl|parquet", help="Of the export; default: jsonl.")
-    ] = None,
-    idle_timeout: Annotated[
-        float | None,
-        typer.Option(parser=duration, metavar=DURATION, help="Of a set_idle_timeout: the new one, as in 10m."),
-    ] = None,
-    thorough: Annotated[
-        bool, typer.Option("--thorough", help="Of a check or repair: look for damage in what is at rest, too.")
-    ] = False,
-    spark: Annotated[
-        bool | None, typer.Option("--spark/--no-spark", help="In Spark, or not; default: by its size.")
-    ] = None,
-    parquet: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Of a check or repair in Spark: write what is found there.")
-    ] = None,
+    rate: options.Rate = None,
+    priority: options.Priority = None,
+    from_actor: options.FromActor = None,
+    export: options.Export = None,
+    format: options.Format = None,
+    idle_timeout: options.IdleTimeout = None,
+    thorough: options.Thorough = False,
+    spark: options.Spark = None,
+    parquet: options.Parquet = None,
     watch: WatchOption = False,
     json: JsonOption = False,
 ) -> None:
     from recovery import operations
 
-    asked = operations.OperationRequest(
-        kind=kind,
-        selection=selection,
-        everything=all_,
+    asked = options.request(
+        *(kind, selection, all_, priority),
         apply=yes,
         rate=rate,
-        priorities=operations.priorities_of(priority or []),
         from_actor=from_actor,
         export=export,
         export_format=format,

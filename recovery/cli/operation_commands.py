@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recovery.cli import operation_changes
+from recovery.cli import operation_changes, saved_operation_commands
 from recovery.cli.command_options import Commands, JsonOption
 from recovery.cli.connection import connect
 from recovery.cli.operation_changes import Number
@@ -236,3 +236,4 @@ _WRITERS = {".csv": _csv, ".json": _json_lines, ".jsonl": _json_lines, ".parquet
 
 
 operation_changes.add_to(commands)
+saved_operation_commands.add_to(commands)

@@ -18,7 +18,7 @@ from recovery.wording import count, show_age
 if TYPE_CHECKING:
     from recovery.engine import Resources
     from recovery.operations import Progress
-    from recovery.records import Operation, OperationResult, Totals
+    from recovery.records import Operation, OperationResult, Orders, Totals
 
 MANY = 5
 """Rules or process types that a line names."""
@@ -144,23 +144,14 @@ def as_dict(found: Progress) -> dict[str, Any]:
     operation = found.operation
     return {
         "number": operation.id,
-        "kind": operation.kind.value,
-        "selection": operation.selection,
+        **orders_dict(operation),
         "selection_in_words": selection_in_words(operation),
-        "from_actor": operation.from_actor,
-        "export": operation.export,
-        "export_format": operation.export_format.value if operation.export_format is not None else None,
-        "idle_timeout": operation.idle_timeout,
-        "thorough": bool(operation.thorough),
         "spark": bool(operation.driven),
-        "parquet": operation.parquet,
         "state": operation.state.value,
         "phase": operation.phase.value,
         "who": operation.who,
         "why": operation.why,
         "origin": operation.origin,
-        "rate": operation.rate,
-        "priorities": operation.priorities,
         "asked_at": operation.asked_at,
         "ended_at": operation.ended_at,
         "refusal": operation.refusal,
@@ -182,6 +173,15 @@ def as_dict(found: Progress) -> dict[str, Any]:
             "errors": list(found.errors),
         },
     }
+
+
+def orders_dict(orders: Orders) -> dict[str, Any]:
+    """Return what an operation does as JSON has it."""
+    found = orders.what()
+    found |= {"kind": orders.kind.value, "thorough": bool(orders.thorough)}
+    if orders.export_format is not None:
+        found["export_format"] = orders.export_format.value
+    return found
 
 
 def selection_in_words(operation: Operation) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from recovery.engine import Resources
     from recovery.operations import Progress
-    from recovery.records import Operation
+    from recovery.records import Operation, Orders
 
 STYLES = {"running": "green", "planning": "green", "paused": "yellow", "planned": "cyan", "cancelled": "dim"}
 
@@ -83,22 +83,24 @@ def _what(result: Mapping[str, Any]) -> str:
 
 
 def _rows(found: Progress) -> Iterator[tuple[str, str]]:
-    yield from _purpose_rows(found.operation)
+    yield from purpose_rows(found.operation, selection_in_words(found.operation))
     yield from _order_rows(found.operation)
     yield from _progress_rows(found)
 
 
-def _purpose_rows(operation: Operation) -> Iterator[tuple[str, str]]:
-    """Yield which processes the operation covers and the settings of its kind."""
-    yield "selection", operation.selection or "all processes"
-    if operation.kind.value == "restart_from":
-        yield "from", f"the tasks of {operation.from_actor}" if operation.from_actor else "the beginning"
-    if operation.kind.value == "collect":
-        yield "removes", f"{selection_in_words(operation)}, if they are over"
-        written = f", as {operation.export_format.value}" if operation.export_format is not None else ""
-        yield "export", f"{operation.export}{written}" if operation.export else "none: what is removed is gone"
-    if operation.idle_timeout is not None:
-        yield "idle timeout", show_duration(operation.idle_timeout)
+def purpose_rows(orders: Orders, words: str) -> Iterator[tuple[str, str]]:
+    """Yield which processes an operation covers and the settings of its kind; `words` is its selection with dates."""
+    yield "selection", orders.selection or "all processes"
+    if orders.kind.value == "restart_from":
+        yield "from", f"the tasks of {orders.from_actor}" if orders.from_actor else "the beginning"
+    if orders.kind.value == "collect":
+        yield "removes", f"{words}, if they are over"
+        written = f", as {orders.export_format.value}" if orders.export_format is not None else ""
+        yield "export", f"{orders.export}{written}" if orders.export else "none: what is removed is gone"
+    if orders.idle_timeout is not None:
+        yield "idle timeout", show_duration(orders.idle_timeout)
+    if orders.thorough:
+        yield "thorough", "damage is looked for in what is at rest, too"
 
 
 def _order_rows(operation: Operation) -> Iterator[tuple[str, str]]:
@@ -114,9 +116,14 @@ def _order_rows(operation: Operation) -> Iterator[tuple[str, str]]:
             f"{operation.rate:g} processes a second in all{'' if operation.is_paced else ', once it is applied'}",
         )
     if operation.priorities:
-        yield "first", ", ".join(f"{name} {value}" for name, value in operation.priorities.items())
+        yield "first", priorities_text(operation)
     if operation.refusal:
         yield "refused", operation.refusal
+
+
+def priorities_text(orders: Orders) -> str:
+    """Return the process types with a priority."""
+    return ", ".join(f"{name} {value}" for name, value in orders.priorities.items())
 
 
 def _progress_rows(found: Progress) -> Iterator[tuple[str, str]]:

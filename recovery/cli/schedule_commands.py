@@ -6,22 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recovery.cli.command_options import (
-    YES,
-    Commands,
-    JsonOption,
-    ReasonOption,
-    agree_to_removal,
-)
+from recovery.cli import schedule_operations
+from recovery.cli.command_options import Commands, JsonOption, ReasonOption
 from recovery.cli.connection import connect
-from recovery.cli.output import console, print_answer, print_json, utc
+from recovery.cli.output import console, print_answer, print_json
+from recovery.cli.schedule_operations import print_changed
 from recovery.cli.shell_completion import complete_schedule, complete_type
 
 if TYPE_CHECKING:
     from recovery.engine.operators.schedules import Schedules
-    from recovery.records.schedule import Schedule
 
-GROUP = """Process types that start by themselves, on crontabs and intervals; and collections of what is old.
+GROUP = """Process types that start by themselves, on crontabs and intervals; and operations that are ordered so.
 
 What is set here wins over the code and survives deployments, until it is unset.
 
@@ -30,13 +25,6 @@ Example: [bold]recovery schedule next '30 2 * * *' --time-zone Europe/Berlin[/bo
 ADD = """Add a schedule for a process type: when it is started, and with what.
 
 Example: [bold]recovery schedule add hourly replicate schedule=1h overlap=queue[/bold]
-"""
-COLLECT = """Order an operation of the kind collect at each slot of a schedule, applied as soon as its plan is made.
-
-What is selected is counted from each slot on: ended:before(90d) is what ended longer than 90 days before. A slot that
-comes while the operation before is under way is skipped.
-
-Example: [bold]recovery schedule collect nightly 'ended:before(90d)' 'schedule=0 3 * * *' --reason "disk space"[/bold]
 """
 LIST = """List schedules: when each is due, what became of it, and what operators set.
 
@@ -106,37 +94,10 @@ def add(
     from recovery.schedule import assignments
 
     said = assignments(settings, f"schedule {name}")
-    _print_changed("add", _schedules().add(name, process_type, said, reason), "added", json)
+    print_changed("add", _schedules().add(name, process_type, said, reason), "added", json)
 
 
-@commands.add(COLLECT)
-def collect(  # noqa: PLR0913
-    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
-    selection: Annotated[
-        str, typer.Argument(metavar="SELECTION", show_default=False, help="Which processes, as `recovery find` has it.")
-    ],
-    settings: Annotated[list[str], typer.Argument(metavar="SETTING=VALUE", show_default=False)],
-    reason: Annotated[str, typer.Option("--reason", help="Kept with each operation; needed.", show_default=False)] = "",
-    export: Annotated[str | None, typer.Option(metavar="FOLDER", help="Write what is removed there before.")] = None,
-    format: Annotated[
-        str | None, typer.Option("--format", metavar="jsonl|parquet", help="Of the export; default: jsonl.")
-    ] = None,
-    rate: Annotated[float | None, typer.Option(help="Processes a second; default: as fast as it goes.")] = None,
-    yes: Annotated[bool, typer.Option(YES, help="Don't ask on a terminal.")] = False,
-    json: JsonOption = False,
-) -> None:
-    from recovery.engine.operators.saved_searches import read_search
-    from recovery.operations import OperationRequest
-    from recovery.operations.commands import schedule_operation
-    from recovery.schedule import assignments
-    from recovery.search import in_words
-
-    resources = connect()
-    if not yes:
-        agree_to_removal(in_words(read_search(resources, selection)), ", and what is that old by then at each slot")
-    asked = OperationRequest("collect", selection, export=export, export_format=format, rate=rate)
-    added = schedule_operation(resources, name, asked, assignments(settings, f"schedule {name}"), reason)
-    _print_changed("collect", added, "added", json)
+schedule_operations.add_to(commands)
 
 
 @commands.add(LIST, "list")
@@ -168,27 +129,27 @@ def set_(name: Name, settings: Assignments, reason: Reason = "", json: JsonOptio
     from recovery.schedule import assignments
 
     said = assignments(settings, f"schedule {name}")
-    _print_changed("set", _schedules().set(name, said, reason), f"set {', '.join(said)}", json)
+    print_changed("set", _schedules().set(name, said, reason), f"set {', '.join(said)}", json)
 
 
 @commands.add(UNSET)
 def unset(name: Name, settings: Names, reason: Reason = "", json: JsonOption = False) -> None:
-    _print_changed("unset", _schedules().unset(name, settings, reason), f"unset {', '.join(settings)}", json)
+    print_changed("unset", _schedules().unset(name, settings, reason), f"unset {', '.join(settings)}", json)
 
 
 @commands.add(PAUSE)
 def pause(name: Name, reason: Needed = "", json: JsonOption = False) -> None:
-    _print_changed("pause", _schedules().pause(name, reason), "paused", json)
+    print_changed("pause", _schedules().pause(name, reason), "paused", json)
 
 
 @commands.add(RESUME)
 def resume(name: Name, reason: Reason = "", json: JsonOption = False) -> None:
-    _print_changed("resume", _schedules().resume(name, reason), "resumed", json)
+    print_changed("resume", _schedules().resume(name, reason), "resumed", json)
 
 
 @commands.add(ENABLE)
 def enable(name: Name, reason: Needed = "", json: JsonOption = False) -> None:
-    _print_changed("enable", _schedules().enable(name, reason), "enabled", json)
+    print_changed("enable", _schedules().enable(name, reason), "enabled", json)
 
 
 @commands.add(REMOVE)
@@ -243,20 +204,3 @@ def _schedules(*, needs_redis: bool = True) -> Schedules:
     from recovery.engine.operators.schedules import Schedules
 
     return Schedules(connect(needs_redis=needs_redis))
-
-
-def _print_changed(how: str, schedule: Schedule, done: str, json: bool) -> None:
-    """Print a schedule after it was changed: its state, and when it is due."""
-    from recovery.cli.schedule_view import as_dict, selection_in_words, why
-
-    if json:
-        print_json(f"schedule {how}", {"name": schedule.id, **as_dict(schedule)})
-        return
-    if schedule.state == "active" and schedule.next_slot is not None:
-        then = f"next at {utc(schedule.next_slot)}"
-    else:
-        then = f"{schedule.state}: {why(schedule)}"
-    console().print(f"{schedule.id}: {then if then.startswith(done) else f'{done}; {then}'}")
-    if how == "collect" and schedule.orders is not None:
-        removed = selection_in_words(schedule.orders, schedule.next_slot)
-        console().print(f"it then removes {removed}, if they are over")

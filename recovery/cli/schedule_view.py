@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from recovery.cli.operation_texts import orders_dict
+from recovery.cli.operation_view import priorities_text, purpose_rows
 from recovery.cli.output import Labelled, print_rows, utc
-from recovery.records.schedule import DEFAULTS, Orders, Plan, Schedule, SlotResult
+from recovery.records.schedule import DEFAULTS, Plan, Schedule, ScheduledOrders, SlotResult
 from recovery.schedule import damage_of, is_call
 from recovery.schedule.judge import due_at
 from recovery.search import stored_in_words
@@ -51,21 +53,14 @@ def as_dict(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def selection_in_words(orders: Orders, slot: datetime | None) -> str:
+def selection_in_words(orders: ScheduledOrders, slot: datetime | None) -> str:
     """Return which processes the operation of a slot selects, with dates: without a next slot, as of now."""
     return stored_in_words(orders.selection, slot or datetime.now(UTC))
 
 
-def _orders(orders: Orders, slot: datetime | None) -> dict[str, Any]:
-    return {
-        "kind": orders.kind.value,
-        "selection": orders.selection,
-        "selection_in_words": selection_in_words(orders, slot),
-        "export": orders.export,
-        "export_format": orders.export_format.value if orders.export_format is not None else None,
-        "rate": orders.rate,
-        "why": orders.why,
-    }
+def _orders(orders: ScheduledOrders, slot: datetime | None) -> dict[str, Any]:
+    words = selection_in_words(orders, slot)
+    return {**orders_dict(orders), "selection_in_words": words, "why": orders.purpose, "saved": orders.saved}
 
 
 def result_dict(result: SlotResult) -> dict[str, Any]:
@@ -190,14 +185,7 @@ def _lines(schedule: Schedule, reason: str | None) -> Iterator[tuple[str, str]]:
     if reason:
         yield "why", reason
     if (orders := schedule.orders) is not None:
-        yield "which", orders.selection
-        slot = schedule.next_slot if schedule.state == "active" else None
-        when = f"at {utc(slot)}" if slot is not None else "if it were now"
-        yield "removes", f"{when}: {selection_in_words(orders, slot)}, if they are over"
-        written = f", as {orders.export_format.value}" if orders.export_format is not None else ""
-        yield "export", f"{orders.export}{written}" if orders.export else "none: what is removed is gone"
-        if orders.rate:
-            yield "rate", f"{orders.rate:g} processes a second in all"
+        yield from _order_lines(schedule, orders)
     if schedule.next_slot is not None and schedule.state == "active":
         due = due_at(schedule, schedule.next_slot)
         late = "" if due == schedule.next_slot else f", started at {due:%H:%M:%S} by its jitter"
@@ -208,6 +196,24 @@ def _lines(schedule: Schedule, reason: str | None) -> Iterator[tuple[str, str]]:
         yield "last", last(schedule)
     if (failing := schedule.failing) is not None:
         yield "failing", f"with the code {failing.code} since {utc(failing.since)}, {failing.count} in a row"
+
+
+def _order_lines(schedule: Schedule, orders: ScheduledOrders) -> Iterator[tuple[str, str]]:
+    """Yield what is ordered at each slot."""
+    slot = schedule.next_slot if schedule.state == "active" else None
+    when = f"at {utc(slot)}" if slot is not None else "if it were now"
+    yield from purpose_rows(orders, f"{when}: {selection_in_words(orders, slot)}")
+    if orders.spark is not None:
+        yield "runs in", "Spark" if orders.spark else "recovery workers"
+    if orders.parquet:
+        yield "parquet", orders.parquet
+    if orders.rate:
+        yield "rate", f"{orders.rate:g} processes a second in all"
+    if orders.priorities:
+        yield "first", priorities_text(orders)
+    if orders.saved:
+        yield "saved as", f"@{orders.saved}, as it was when the schedule was added"
+    yield "reason", orders.purpose
 
 
 def last(schedule: Schedule) -> str:

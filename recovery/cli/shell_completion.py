@@ -131,6 +131,18 @@ def complete_kind(incomplete: str) -> list[str]:
     return _offer(kind.value for kind in OperationKind if kind.value.startswith(incomplete))
 
 
+def complete_saved_operation(incomplete: str) -> list[str]:
+    """Return the names of saved operations."""
+    return _offer(_ask(lambda store: store.saved_operations.all(), incomplete))
+
+
+def complete_kind_or_saved(incomplete: str) -> list[str]:
+    """Return the kinds of operations, or after an `@` the saved ones."""
+    if not incomplete.startswith("@"):
+        return complete_kind(incomplete)
+    return _offer(_ask(lambda store: [f"@{name}" for name in store.saved_operations.all()], incomplete))
+
+
 def complete_state(incomplete: str) -> list[str]:
     """Return the states of processes."""
     from recovery.records import ProcessState

@@ -12,15 +12,17 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from recovery.engine import Resources
-from recovery.engine.operators.auditing import audited, origin, reason_of, who
+from recovery.engine.operators.auditing import audited, reason_of, who
+from recovery.engine.operators.ordering import order_details, order_operation
 from recovery.engine.operators.schedules import Schedules
 from recovery.errors import DamagedRecord, InputError
 from recovery.operations.advance import LOOK_EVERY, advance
 from recovery.operations.kinds import why_none
 from recovery.operations.request import OperationRequest, checked_priority, checked_rate, no_priority
-from recovery.records import Operation, OperationState, Phase, given
+from recovery.operations.saved import without_name
+from recovery.records import Operation, OperationKind, OperationState, Orders, Phase, given
 from recovery.records.operation import ACTIVE, OVER
-from recovery.records.schedule import Orders, Schedule
+from recovery.records.schedule import Schedule, ScheduledOrders
 from recovery.store.schema import KEPT_RESULTS
 
 KEPT = timedelta(seconds=KEPT_RESULTS) - timedelta(days=5)
@@ -32,16 +34,18 @@ TRIES = 20
 
 
 def start(resources: Resources, asked: OperationRequest, why: str, *, by: str | None = None) -> Operation:
-    """Order an operation; as it was saved. Its plan is made first, and applied once somebody says so, unless it is
-    asked to be applied at once. Raises InputError, with nothing saved."""
+    """Order an operation; as it is in the database. Its plan is made first, and applied once somebody says so, unless
+    it is asked to be applied at once. Of the kind `@NAME` it is the operation that is saved under that name. Raises
+    InputError, with nothing ordered."""
     why = reason_of(why, "kept with the operation and in the audit log")
-    wanted = asked.checked(resources)
-    who_asks = by or who()
-    details = asked.details()
-    with audited(resources, "operation start", wanted.kind.value, why, by=who_asks, **details) as outcome:
-        saved = resources.store.operations.insert(wanted.evolve(who=who_asks, why=why, origin=origin()), LOOK_EVERY)
-        outcome.operation, outcome.text = saved.id, f"operation {saved.id} is ordered"
-    return saved
+    asked, name = without_name(resources, asked)
+    orders = asked.checked(resources)
+    ordered = Operation(
+        id=0, **orders.what(), apply_at_once=asked.apply or None, who=by or who(), why=why, slot=asked.slot
+    )
+    # As it was asked for, with the names of saved searches.
+    details = order_details(orders.evolve(selection=asked.selection), saved=name)
+    return order_operation(resources, ordered, details)
 
 
 def schedule_operation(
@@ -52,27 +56,25 @@ def schedule_operation(
     why: str,
     *,
     by: str | None = None,
+    confirm: Callable[[Orders], None] = lambda _: None,
 ) -> Schedule:
     """Order what is asked for at each slot of a new schedule, as the collection of old processes every night.
 
-    Each operation is applied at once. `said`: the schedule's settings, as `recovery schedule add` has them. Raises
-    InputError, with nothing saved.
+    Each operation is applied at once. Of the kind `@NAME` it is the operation that is saved under that name, as it is
+    now. `said`: the schedule's settings, as `recovery schedule add` has them. `confirm` is called with the operation
+    before the schedule is saved, and raises where it is not agreed to. Raises InputError, with nothing saved.
     """
     why = reason_of(why, "kept with each operation and in the audit log")
-    if not asked.selection.strip():
+    asked, saved = without_name(resources, replace(asked, none_is_fine=True))
+    orders = asked.checked(resources)
+    if orders.kind is OperationKind.COLLECT and not orders.selection:
         raise InputError(
-            "say which processes, as `recovery find` does: ended:before(90d) is what ended longer than 90 days ago"
+            "a collection by the clock takes a selection, as `recovery find` has it: ended:before(90d) is what ended "
+            "longer than 90 days ago"
         )
-    wanted = replace(asked, none_is_fine=True).checked(resources)
-    orders = Orders(
-        kind=wanted.kind,
-        selection=wanted.selection,
-        export=wanted.export,
-        export_format=wanted.export_format,
-        rate=wanted.rate,
-        why=why,
-    )
-    return Schedules(resources, by=by).add_ordering(name, orders, said)
+    confirm(orders)
+    scheduled = ScheduledOrders(**orders.what(), reason=why, saved=saved)
+    return Schedules(resources, by=by).add_ordering(name, scheduled, said)
 
 
 def find(resources: Resources, number: int) -> Operation:

@@ -12,7 +12,7 @@ from recovery.engine.operators.saved_searches import read_search, unknown_types
 from recovery.errors import InputError
 from recovery.limits import MAX_COUNT
 from recovery.operations.kinds import KINDS, OPTIONS, Kind
-from recovery.records import Operation, OperationKind, ResultState, given
+from recovery.records import OperationKind, Orders, ResultState, SavedOperation, given
 from recovery.search import Query
 
 MAX_SELECTION = 10_000
@@ -55,8 +55,31 @@ class OperationRequest:
     slot: str | None = None
     """Of one that is ordered by the clock: whoever orders one for the same slot gets the one that is there."""
 
-    def checked(self, resources: Resources) -> Operation:
-        """The operation. Raises InputError."""
+    @classmethod
+    def of(cls, saved: SavedOperation) -> OperationRequest:
+        """Return what a saved operation asks for."""
+        return cls(**{**saved.what(), "thorough": bool(saved.thorough), "everything": not saved.selection})
+
+    def checked(self, resources: Resources) -> Orders:
+        """Return what an operation is to do that is ordered now. Raises InputError."""
+        kind, query, orders = self._read(resources)
+        if orders.selection and not self.none_is_fine and not resources.store.search.page(query, None, 1):
+            _refuse_empty(resources, kind, query, self.selection)
+        if self.apply and not orders.changes:
+            raise InputError("a check changes nothing, so there is nothing to apply: leave --yes out, or use repair")
+        if self.spark and not self.here and not resources.store.workers.serve_spark():
+            raise InputError(
+                "no worker that lives serves the queue spark: start one (`recovery worker --queues spark`), or leave "
+                "--spark out and let recovery workers do it"
+            )
+        return orders
+
+    def checked_to_save(self, resources: Resources) -> Orders:
+        """Return what an operation is to do that is saved for later: what has to be there only when it is started is
+        not asked for, and names of saved searches stay in its selection. Raises InputError."""
+        return self._read(resources)[2].evolve(selection=self.selection.strip())
+
+    def _read(self, resources: Resources) -> tuple[type[Kind], Query, Orders]:
         kind = kind_named(self.kind)
         selection = given.text(self.selection, "selection", longest=MAX_SELECTION) if self.selection.strip() else ""
         if not selection and not self.everything:
@@ -67,44 +90,16 @@ class OperationRequest:
         if selection and self.everything:
             raise InputError(f"--all and the selection {given.shown(selection)}: give one of them")
         query = read_search(resources, selection)
-        if selection and not self.none_is_fine and not resources.store.search.page(query, None, 1):
-            _refuse_empty(resources, kind, query, selection)
-        if self.apply and kind.name is OperationKind.CHECK:
-            raise InputError("a check changes nothing, so there is nothing to apply: leave --yes out, or use repair")
-        options = self._checked_options(resources, kind)
-        if self.spark and not self.here and not resources.store.workers.serve_spark():
-            raise InputError(
-                "no worker that lives serves the queue spark: start one (`recovery worker --queues spark`), or leave "
-                "--spark out and let recovery workers do it"
-            )
-        return Operation(
-            id=0,
+        orders = Orders(
             kind=kind.name,
             # What was saved may be changed while it runs: it keeps the text that it had.
             selection=query.text,
             spark=self.spark,
-            apply_at_once=self.apply or None,
             rate=checked_rate(self.rate),
             priorities=self._checked_priorities(resources),
-            slot=self.slot,
-            **options,
+            **self._checked_options(resources, kind),
         )
-
-    def details(self) -> dict[str, Any]:
-        """As the audit log has it."""
-        return {
-            "selection": self.selection or "all",
-            "from_actor": self.from_actor,
-            "export": self.export,
-            "export_format": self.export_format,
-            "idle_timeout": self.idle_timeout,
-            "thorough": self.thorough or None,
-            "spark": self.spark,
-            "parquet": self.parquet,
-            "apply": self.apply,
-            "rate": self.rate,
-            "priorities": dict(self.priorities),
-        }
+        return kind, query, orders
 
     def _checked_options(self, resources: Resources, kind: type[Kind]) -> dict[str, Any]:
         """{field of the operation: value} of the options that not all kinds take."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         marker_name,
         split_marker_name,
     )
-    from recovery.records.operation import AuditEntry, Operation, OperationKind, OperationState
+    from recovery.records.operation import AuditEntry, Operation, OperationKind, OperationState, Orders, SavedOperation
     from recovery.records.operation_parts import (
         OperationFinding,
         OperationRange,
@@ -116,6 +116,7 @@ __all__ = [
     "OperationState",
     "Order",
     "OrderKind",
+    "Orders",
     "Outcome",
     "Phase",
     "Process",
@@ -132,6 +133,7 @@ __all__ = [
     "RetryOptions",
     "RetryState",
     "Sample",
+    "SavedOperation",
     "SavedSearch",
     "ScannerRun",
     "Schedule",
@@ -167,7 +169,7 @@ __getattr__ = exported(
         "decision": "PINNED Decision ErrorInfo LostAttempt Outcome Refused RetryCycle RetryState Until VersionRefusal "
         "forgotten reset",
         "failure": "Clearing Failure Interruption Marker TypeDisabled marker_name split_marker_name",
-        "operation": "AuditEntry Operation OperationKind OperationState",
+        "operation": "AuditEntry Operation OperationKind OperationState Orders SavedOperation",
         "operation_parts": "OperationFinding OperationRange OperationResult Phase ResultState Sum Tally Totals",
         "preferences": "ActorPreferences ProcessTypePreferences Stored TaskLimit",
         "process": "Graph Life Mark Order OrderKind Process RepairNote mark_of",

@@ -1,12 +1,13 @@
-"""What operators do: the Operation record, which is durable work on many processes, and the AuditEntry record."""
+"""What operators do: the Operation record, which is durable work on many processes, what it has been ordered to do
+(`Orders`, which may also be saved under a name), and the AuditEntry record."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from recovery.records.operation_parts import OperationRange, Phase, RangeState, Sum, Totals
 from recovery.records.record import Record
@@ -58,32 +59,15 @@ class ExportFormat(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operation(Record):
-    """Work that an operator ordered on a selection of processes. `id` is its number.
+class Orders(Record):
+    """What an operation does, to which processes, and how. An operation, a saved operation and a schedule hold it."""
 
-    Each change by an operator or by its progress raises `version` and names the one that it was decided from. Only the
-    limiter's `free_at` is moved without.
-    """
+    # An empty selection is every process.
+    ALWAYS_WRITTEN: ClassVar = frozenset({"selection"})
 
-    # An empty selection is every process, and the first phase begins anew.
-    ALWAYS_WRITTEN: ClassVar = frozenset({"selection", "state", "phase"})
-    # One range has no cuts, and is planned; nothing was found, and it was asked.
-    KEPT_WHEN_EMPTY: ClassVar = frozenset({"cuts", "sums"})
-
-    id: int
     kind: OperationKind
     selection: str = ""
     """In the language of `recovery find`; empty: every process."""
-    asked_at: datetime | None = None
-    """When it was ordered: relative times in the selection count from here, however long it runs."""
-    who: str = ""
-    why: str = ""
-    origin: str = ""
-    """The program and the machine that it was ordered from."""
-    slot: str | None = None
-    """Of one that a schedule ordered: which slot of which, `NAME@TIME`. There is one of each."""
-    state: OperationState = OperationState.PLANNING
-    version: int = 0
     from_actor: str | None = None
     """Of a restart_from: the actor whose tasks, and all that depends on them, are done again; absent: everything is."""
     export: str | None = None
@@ -96,6 +80,63 @@ class Operation(Record):
     """Of a check or repair: whether damage is looked for in what is at rest, too."""
     spark: bool | None = None
     """Whether it is to run in Spark, or by no means; absent: by its size."""
+    parquet: str | None = None
+    """Of a check or repair in Spark: the folder where its results are written when it is planned, in one of its own,
+    `operation=N`."""
+    priorities: dict[str, int] = field(default_factory=dict)
+    """{process type: priority}: higher ones first, others have 0."""
+    rate: float | None = None
+    """Processes a second in all, however many work at it; absent: as fast as it goes. See `pace`."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether it changes processes, as opposed to a check."""
+        return self.kind is not OperationKind.CHECK
+
+    def what(self) -> dict[str, Any]:
+        """Return these fields by name, without those of a record that has more."""
+        return {one.name: getattr(self, one.name) for one in fields(Orders)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedOperation(Orders):
+    """What an operation is to do, under a name that somebody gave it. `id` is that name.
+
+    Its selection may have saved searches in it, and its relative times count from when it is started. Each write raises
+    `version` and names the one that it was decided from.
+    """
+
+    id: str
+    by: str = ""
+    reason: str = ""
+    at: datetime | None = None
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation(Orders):
+    """Work that an operator ordered on a selection of processes. `id` is its number.
+
+    Each change by an operator or by its progress raises `version` and names the one that it was decided from. Only the
+    limiter's `free_at` is moved without.
+    """
+
+    # The first phase begins anew.
+    ALWAYS_WRITTEN: ClassVar = Orders.ALWAYS_WRITTEN | {"state", "phase"}
+    # One range has no cuts, and is planned; nothing was found, and it was asked.
+    KEPT_WHEN_EMPTY: ClassVar = frozenset({"cuts", "sums"})
+
+    id: int
+    asked_at: datetime | None = None
+    """When it was ordered: relative times in the selection count from here, however long it runs."""
+    who: str = ""
+    why: str = ""
+    origin: str = ""
+    """The program and the machine that it was ordered from."""
+    slot: str | None = None
+    """Of one that a schedule ordered: which slot of which, `NAME@TIME`. There is one of each."""
+    state: OperationState = OperationState.PLANNING
+    version: int = 0
     driven: bool | None = None
     """Whether this phase is left to Spark."""
     attended_at: datetime | None = None
@@ -104,18 +145,11 @@ class Operation(Record):
     """Who drives it in Spark; others leave it to him."""
     driven_until: datetime | None = None
     """When that is over, unless he says so again."""
-    parquet: str | None = None
-    """Of a check or repair in Spark: the folder where its results are written when it is planned, in one of its own,
-    `operation=N`."""
     parquet_checked: bool | None = None
-    """Whether that is there, and ours: it was not there before."""
+    """Whether the folder of its results is there, and ours: it was not there before."""
     parquet_written: bool | None = None
     apply_at_once: bool | None = None
     """Whether the plan is applied as soon as it is complete, without anybody having seen it."""
-    priorities: dict[str, int] = field(default_factory=dict)
-    """{process type: priority}: higher ones first, others have 0."""
-    rate: float | None = None
-    """Processes a second in all, however many work at it; absent: as fast as it goes. See `pace`."""
     phase: Phase = Phase.PLAN
     cuts: tuple[str, ...] | None = None
     """Process ids at which the ranges of this phase are cut; absent until they are planned."""
@@ -139,11 +173,6 @@ class Operation(Record):
     refusal: str | None = None
     """Why it was not admitted the last time."""
     recovery_time: datetime | None = None
-
-    @property
-    def changes(self) -> bool:
-        """Whether it changes processes, as opposed to a check."""
-        return self.kind is not OperationKind.CHECK
 
     @property
     def is_paced(self) -> bool:

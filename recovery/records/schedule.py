@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
 
-from recovery.records.operation import ExportFormat, OperationKind
+from recovery.records.operation import Orders
 from recovery.records.record import Record
 
 
@@ -153,15 +153,25 @@ class Failing(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Orders(Record):
-    """The operation that is ordered at each slot, and applied as soon as its plan is made."""
+class ScheduledOrders(Orders):
+    """The operation that is ordered at each slot, and applied as soon as its plan is made.
 
-    kind: OperationKind
-    selection: str
-    export: str | None = None
-    export_format: ExportFormat | None = None
-    rate: float | None = None
-    why: str
+    An earlier version wrote `why`, which it requires, and only collections without the options that came later. Its
+    workers go on with such a record, and so do we. They can't read a record that has `reason` instead, so they leave it
+    alone: they would order the operation without the options that they don't know.
+    """
+
+    reason: str | None = None
+    """Why: it is kept with each operation."""
+    why: str | None = None
+    """The same, of an earlier version."""
+    saved: str | None = None
+    """The name of the saved operation that this is a copy of. The copy stays if that is changed or forgotten."""
+
+    @property
+    def purpose(self) -> str:
+        """Why it is ordered, whichever version wrote that."""
+        return self.reason or self.why or ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,14 +186,15 @@ class Schedule(Record):
     id: str
     type: str
     """The process type, or `operation KIND`."""
-    orders: Orders | None = None
+    orders: ScheduledOrders | None = None
     """Absent of one that starts processes."""
     code: Plan | None = None
     """What the code declares; absent of one that an operator added."""
     overrides: Plan | None = None
     """What an operator set over it."""
     keyed: Keyed | None = None
-    """Absent until a worker that has the type has told: until then nobody else starts it."""
+    """Absent until a worker that has the type has told: until then nobody else starts it. Absent as well of one that
+    orders operations, unless an earlier version added it: workers of that look only at those that have it."""
     paused: OperatorWord | None = None
     disabled: Disabled | None = None
     next_slot: datetime | None = None

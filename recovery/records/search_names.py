@@ -80,9 +80,14 @@ class SavedSearch(Record):
 
 def search_name(name: Any) -> str:
     """A name that a search can be saved under, with or without its `@`. Raises InputError."""
+    return saved_name(name, "a search", "stuck-orders")
+
+
+def saved_name(name: Any, what: str, example: str) -> str:
+    """A name that something can be saved under, with or without its `@`. Raises InputError."""
     plain = given.exact(name) if isinstance(name, str) else ""
     plain = plain.removeprefix(SIGN)
     if not re.fullmatch(SHORT_NAME, plain):
         wanted = "letters, digits, '_', '.' and '-', at most 50, a letter first"
-        raise InputError(f"name {given.shown(name)}: the name of a search has {wanted}, as in stuck-orders")
+        raise InputError(f"name {given.shown(name)}: the name of {what} has {wanted}, as in {example}")
     return plain

@@ -6,7 +6,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from recovery.errors import InputError
-from recovery.records.schedule import DEFAULTS, Keyed, OperatorWord, Orders, Overlap, Plan, Schedule, Starting
+from recovery.records.schedule import Keyed, OperatorWord, Overlap, Plan, Schedule, ScheduledOrders, Starting
 from recovery.schedule import judge
 from recovery.schedule.grid import first_slot
 from recovery.schedule.judge import from_now, with_deadline
@@ -24,13 +24,9 @@ def added(name: str, process_type: str, plan: Plan, word: OperatorWord, now: dat
     return _first_begun(Schedule(id=name, type=process_type, overrides=plan, changes=(word,)), now)
 
 
-def ordering(name: str, orders: Orders, plan: Plan, word: OperatorWord, now: datetime) -> Schedule:
+def ordering(name: str, orders: ScheduledOrders, plan: Plan, word: OperatorWord, now: datetime) -> Schedule:
     """A schedule of operations, which an operator adds. Raises InputError for a plan that only processes can have."""
-    # Nobody needs to be asked for a key, so any scanner may see to it.
-    keyed = Keyed(arguments=DEFAULTS.arguments or "")
-    made = Schedule(
-        id=name, type=f"operation {orders.kind}", orders=orders, overrides=plan, keyed=keyed, changes=(word,)
-    )
+    made = Schedule(id=name, type=f"operation {orders.kind}", orders=orders, overrides=plan, changes=(word,))
     _check_orders(made)
     return _first_begun(made, now)
 

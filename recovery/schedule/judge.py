@@ -134,7 +134,7 @@ def _deadline(schedule: Schedule, now: datetime) -> datetime | None:
         return None
     if schedule.disabled is not None:
         return now + MARKER_LOOK if schedule.disabled.marker is not None else None
-    if schedule.keyed is None and not schedule.ended:
+    if schedule.keyed is None and schedule.orders is None and not schedule.ended:
         return now
     moments = []
     if schedule.next_slot is not None:

@@ -24,14 +24,19 @@ def no_field(name: str) -> str:
 
 def no_search(name: str, known: Iterable[str]) -> str:
     """What is said to a name under which no search is saved."""
+    return not_saved(name, known, "search", "recovery search save")
+
+
+def not_saved(name: str, known: Iterable[str], noun: str, how_to_save: str) -> str:
+    """What is said to a name under which nothing of this kind is saved."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if near:
         there = f"did you mean @{near[0]}?"
     else:
         some = ", ".join(f"@{one}" for one in names[:SHOWN])
-        there = f"there are {some}" if names else "there is none (`recovery search save`)"
-    return f"no search is saved as {name!r}; {there}"
+        there = f"there are {some}" if names else f"there is none (`{how_to_save}`)"
+    return f"no {noun} is saved as {name!r}; {there}"
 
 
 def unexpected(text: str, error: UnexpectedInput) -> InputError:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from recovery.store.lifecycle.tasks import Tasks
     from recovery.store.lifecycle.workers import Workers
     from recovery.store.operators.aborts import Aborts
-    from recovery.store.operators.command_records import AuditLog, ProcessOrders, SavedSearches
+    from recovery.store.operators.command_records import AuditLog, ProcessOrders, SavedOperations, SavedSearches
     from recovery.store.operators.interruption_records import Group, Interruptions, Selection
     from recovery.store.operators.operation_ranges import OperationRanges
     from recovery.store.operators.operation_records import Operations
@@ -192,6 +192,9 @@ class Store:
         "operators.operation_results:OperationResults", schema.OPERATION_RESULTS
     )
     saved_searches: SavedSearches = of_collection("operators.command_records:SavedSearches", schema.SAVED_SEARCHES)
+    saved_operations: SavedOperations = of_collection(
+        "operators.command_records:SavedOperations", schema.SAVED_OPERATIONS
+    )
     audit_log: AuditLog = of_collection("operators.command_records:AuditLog", schema.AUDIT_LOG)
     destruction: Destruction = of_database("operators.process_removals:Destruction")
 

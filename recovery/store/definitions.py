@@ -34,6 +34,7 @@ from recovery.records import (
     ProcessTypePreferences,
     QueueStatistics,
     Record,
+    SavedOperation,
     SavedSearch,
     ScannerRun,
     Schedule,
@@ -66,6 +67,7 @@ from recovery.store.schema import (
     PROCESS_TYPES,
     PROCESSES,
     QUEUES,
+    SAVED_OPERATIONS,
     SAVED_SEARCHES,
     SCANNERS,
     SCHEDULES,
@@ -103,6 +105,7 @@ KINDS: dict[str, type[Record]] = {
     ORDERS: Order,
     AUDIT_LOG: AuditEntry,
     SAVED_SEARCHES: SavedSearch,
+    SAVED_OPERATIONS: SavedOperation,
 }
 """{collection: the class of its records}."""
 

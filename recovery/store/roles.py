@@ -74,7 +74,7 @@ ROLES: Mapping[str, Rights] = {
         *_LOOK,
         *_REPAIR,
         (_SETTINGS, "update"),
-        ((schema.SAVED_SEARCHES,), "insert update remove"),
+        ((schema.SAVED_SEARCHES, schema.SAVED_OPERATIONS), "insert update remove"),
         ((schema.ACTORS,), "insert"),  # an upsert: an actor that was not to be forgotten is put back
         ((schema.ACTORS, schema.QUEUES, schema.SCHEDULES), "remove"),
         ((schema.WORKERS,), "update"),  # what they told of a queue that is forgotten

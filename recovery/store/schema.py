@@ -13,7 +13,7 @@ MARKERS = "markers"
 OPERATIONS, OPERATION_RANGES, OPERATION_RESULTS = "operations", "operationRanges", "operationResults"
 ORDERS = "orders"
 AUDIT_LOG = "auditLog"
-SAVED_SEARCHES = "savedSearches"
+SAVED_SEARCHES, SAVED_OPERATIONS = "savedSearches", "savedOperations"
 CENSUS, LEFT_COUNTS = "census", "leftCounts"
 OPERATOR = "recoveryOperator"
 """The role that may create what is here; see `roles`."""
@@ -37,7 +37,7 @@ KEPT_AUDIT = 400 * 86_400
 ALL = (
     *(PROCESSES, TASKS, DECISIONS, GRAPHS, INTERRUPTIONS, MARKERS, WORKERS, ACTORS, PROCESS_TYPES, QUEUES, SCANNERS),
     *(CENSUS, LEFT_COUNTS, SCHEDULES, OPERATIONS, OPERATION_RANGES, OPERATION_RESULTS, ORDERS, AUDIT_LOG),
-    SAVED_SEARCHES,
+    *(SAVED_SEARCHES, SAVED_OPERATIONS),
 )
 OF_PROCESSES = (PROCESSES, GRAPHS, DECISIONS, TASKS)
 """The collections that describe processes."""

@@ -15,6 +15,7 @@ from recovery.engine.operators.markers import clear_marker
 from recovery.engine.operators.overrides import ActorOverrides
 from recovery.engine.operators.saved_searches import save_search
 from recovery.engine.operators.schedules import Schedules, declare_schedules
+from recovery.operations.saved import save_operation
 from recovery.records import Marker, ProcessTypePreferences, Worker
 from tests.emptied import Kept, empty
 from tests.waiting import wait_until
@@ -41,6 +42,19 @@ COMMANDS = {
     "operation start --idle-timeout": [
         *("operation", "start", "set_idle_timeout", "--all", "--idle-timeout", "10m", "--reason", "too often")
     ],
+    "operation save": [
+        "operation",
+        "save",
+        "nightly",
+        "repair",
+        "type:order",
+        "--rate",
+        "50",
+        "--reason",
+        "each night",
+    ],
+    "operation saved": ["operation", "saved"],
+    "operation forget": ["operation", "forget", "checked"],
     "operation list": ["operation", "list"],
     "operation show": ["operation", "show", "2"],
     "operation watch": ["operation", "watch", "1"],
@@ -73,14 +87,9 @@ COMMANDS = {
     "marker show": ["marker", "show", "order/a ring"],
     "marker clear": ["marker", "clear", "order/a ring", "--reason", "the box is there"],
     "schedule add": ["schedule", "add", "yearly", "order", "schedule=@yearly", 'arguments=["a ring"]'],
-    "schedule collect": [
-        "schedule",
-        "collect",
-        "old",
-        "ended:before(90d)",
-        "schedule=@daily",
-        "--reason",
-        "90 days are enough",
+    "schedule operation": [
+        *("schedule", "operation", "old", "collect", "ended:before(90d)", "schedule=@daily"),
+        *("--reason", "90 days are enough"),
     ],
     "schedule list": ["schedule", "list"],
     "schedule show": ["schedule", "show", "nightly"],
@@ -161,6 +170,8 @@ def make_world(lasting: Settings) -> Kept:
     )
     clear_marker(made.app.resources, "order/tea", "it is there", by="me@here")
     save_search(made.app.resources, "orders", "type:order", "what the shop asks for", by="me@here")
+    asked = operations.OperationRequest("check", "type:order", rate=50.0, thorough=True)
+    save_operation(made.app.resources, "checked", asked, "what the shop asks for", by="me@here")
     _order(made)
     made.store.catch_up(10)
     return Kept(lasting)

@@ -111,7 +111,7 @@ def confirming() -> list[str]:
 def test_these_commands_are_confirmed() -> None:
     assert set(confirming()) == {
         *("abort", "restart", "broken abort", "broken restart", "drill"),
-        *("operation start", "operation apply", "schedule collect"),
+        *("operation start", "operation apply", "schedule operation"),
     }
 
 

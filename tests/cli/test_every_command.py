@@ -17,13 +17,14 @@ ONCE = {
     *("start", "run", "actor forget", "actor block", "process-type disable", "process-type enable", "marker clear"),
     *(
         "schedule add",
-        "schedule collect",
+        "schedule operation",
         "schedule remove",
         "schedule trigger",
         "restart --yes",
         "abort --yes",
         "import",
         "search remove",
+        "operation forget",
     ),
     *("operation start", "operation start --idle-timeout", "operation apply", "operation pause", "operation resume"),
     "operation cancel",
@@ -40,6 +41,7 @@ TABLES = {
         "operation report",
         "audit",
         "search list",
+        "operation saved",
     ),
     *("operation show", "workers"),
 }

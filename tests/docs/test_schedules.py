@@ -108,6 +108,6 @@ def test_the_days_on_which_clocks_change() -> None:
 def test_operators_commands_are_those_that_there_are() -> None:
     told = {word.strip("`").split()[0] for cell in rows("What operators do") for word in cell.split(", `")}
     assert told - {"recovery"} == {
-        *("list", "show", "add", "remove", "set", "unset", "pause", "resume", "trigger", "enable", "next", "collect")
+        *("list", "show", "add", "remove", "set", "unset", "pause", "resume", "trigger", "enable", "next", "operation")
     }
-    assert all(hasattr(Schedules, name) for name in told - {"recovery", "list", "show", "next", "collect"})
+    assert all(hasattr(Schedules, name) for name in told - {"recovery", "list", "show", "next", "operation"})

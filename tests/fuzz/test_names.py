@@ -33,6 +33,7 @@ FIELDS = {
     "actors": ["_id"],
     "processTypes": ["_id"],
     "savedSearches": ["_id", "text", "by", "reason"],
+    "savedOperations": ["_id", "selection", "fromActor", "export", "by", "reason"],
 }
 """Of each collection. What another program wrote is past the validators."""
 
@@ -50,6 +51,7 @@ def commands(process: str) -> list[list[str]]:
     ]
     of_all += ["marker list", "marker list --json", "marker list --cleared", "marker show order --json"]
     of_all += ["search list", "search list --json", "search remove nosuch", "find @nosuch"]
+    of_all += ["operation saved", "operation saved --json", "operation forget nosuch"]
     of_all += ["process-type list", "broken list --type nosuch", "actor show nosuch", "process-type show nosuch"]
     return [command.format(process).split() for command in [*of_all, *of_it]]
 
@@ -71,7 +73,7 @@ def test_names_are_shown_as_they_are(
         raise type(kind, (Exception,), {})(text)
 
     for _ in range(rounds):
-        for collection in ("workers", "actors", "processTypes", "markers", "savedSearches"):
+        for collection in ("workers", "actors", "processTypes", "markers", "savedSearches", "savedOperations"):
             world.store.database[collection].delete_many({})
         world._told = 0
         started = world.start(order, nasty(draw).replace("\0", ""), nasty(draw), custom_id=nasty(draw)[:500])
@@ -99,6 +101,8 @@ def spoil(world: World, draw: random.Random) -> None:
     alive = {"pidStarted": 1, "paused": [], "recoveryTime": datetime.now(UTC) + timedelta(minutes=30)}
     workers: dict[str, Any] = {"_id": nasty(draw), "name": nasty(draw), "host": "", "pid": 1, "queues": [nasty(draw)]}
     put(database["workers"], workers | alive)
+    some = {"kind": "collect", "selection": "state:broken", "export": "/", "fromActor": "one", "by": "", "reason": ""}
+    put(database["savedOperations"], {"_id": "some", **some, "version": 0})
     put(database["savedSearches"], {"_id": "some", "text": "state:broken", "by": "", "reason": "", "version": 0})
     for collection, fields in FIELDS.items():
         for field in fields:

@@ -15,7 +15,7 @@ from unittest.mock import patch
 import pytest
 
 from recovery import operations
-from recovery.cli.schedule_commands import COLLECT
+from recovery.cli.schedule_operations import OPERATION
 from recovery.engine import Keys, look_at, order
 from recovery.engine.operators.schedules import Schedules
 from recovery.errors import InputError
@@ -109,7 +109,7 @@ def test_what_is_old_goes_by_itself(world: Ordering, tmp_path: Path) -> None:
     assert [file.suffix for file in tmp_path.iterdir()] == [".parquet"]
     (entry,) = world.store.audit_log.newest(5, what="operation start")
     assert (entry.who, entry.operation, entry.outcome) == ("schedule old", operation.id, "operation 1 is ordered")
-    (asked,) = world.store.audit_log.newest(5, what="schedule collect")
+    (asked,) = world.store.audit_log.newest(5, what="schedule operation")
     assert (asked.who, asked.why, asked.outcome) == ("ann", "a month is enough", "done")
     after = get(world)
     assert (after.last_operation, after.last_process, after.last_slot) == (operation.id, None, made.next_slot)
@@ -124,7 +124,7 @@ def test_what_the_page_has_as_old_is_old(world: Ordering) -> None:
     """Every selection by age that docs/collection.md shows takes what ended long ago, and not what just has."""
     old, lately = aged(world, 1000), aged(world, 0)
     terms = set(re.findall(r"ended:\w+\(\w+\)", (ROOT / "docs" / "collection.md").read_text()))
-    terms |= set(re.findall(r"ended:\w+\(\w+\)", COLLECT))
+    terms |= set(re.findall(r"ended:\w+\(\w+\)", OPERATION))
     assert terms
     for term in terms:
         found = world.store.search.page(parse(term, now=world.store.now()), None, 10)
@@ -224,7 +224,7 @@ def test_it_is_paused_triggered_and_removed_as_any_schedule(world: Ordering) -> 
 @pytest.mark.parametrize(
     ("asked", "said", "told"),
     [
-        (OperationRequest("collect", ""), AT_THREE, "say which processes"),
+        (OperationRequest("collect", ""), AT_THREE, "nothing is selected"),
         (OperationRequest("collect", "ended:<never"), AT_THREE, "never"),
         (OperationRequest("collect", "ended:before(30d)", export="here"), AT_THREE, "give the whole path"),
         (OperationRequest("collect", "ended:before(30d)"), {"schedule": "0 3 30 2 *"}, "never fires"),

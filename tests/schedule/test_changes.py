@@ -9,7 +9,7 @@ import pytest
 
 from recovery.errors import InputError
 from recovery.records.operation import OperationKind
-from recovery.records.schedule import Disabled, Keyed, OperatorWord, Orders, Schedule, Starting
+from recovery.records.schedule import Disabled, Keyed, OperatorWord, Schedule, ScheduledOrders, Starting
 from recovery.schedule import changes as states
 from recovery.schedule import plan_of
 
@@ -17,7 +17,7 @@ HOUR = timedelta(hours=1)
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
 DAILY = {"schedule": "0 1 * * *"}
 ONE_O_CLOCK = datetime(2026, 11, 24, 1, tzinfo=UTC)
-ORDERS = Orders(kind=OperationKind.COLLECT, selection="ended:within(30d)", why="disk space")
+ORDERS = ScheduledOrders(kind=OperationKind.COLLECT, selection="ended:within(30d)", reason="disk space")
 
 
 def word(what: str = "set") -> OperatorWord:
@@ -71,11 +71,12 @@ def test_a_schedule_without_a_key_is_looked_at_at_once() -> None:
     assert keyed.recovery_time is not None and keyed.recovery_time > NOON
 
 
-def test_a_schedule_of_operations_needs_no_key() -> None:
+def test_a_schedule_of_operations_has_no_key() -> None:
+    """An earlier version's scanners look only at what has one."""
     made = ordering(overlap="queue")
     assert (made.id, made.type, made.orders) == ("cleanup", "operation collect", ORDERS)
     assert made.overrides == plan_of(DAILY | {"overlap": "queue"}, "a test")
-    assert made.keyed == Keyed(arguments="[[],{}]")
+    assert made.keyed is None
     assert (made.next_slot, made.changes) == (ONE_O_CLOCK, (word("add"),))
     assert made.recovery_time is not None and made.recovery_time > NOON
 

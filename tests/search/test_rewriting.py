@@ -94,7 +94,15 @@ def test_a_collection_says_in_words_and_dates_what_it_removes(world: World) -> N
     shown = recovery("schedule", "show", "nightly", env=env).stdout
     assert "processes in the state finished and that ended before 20" in shown
     added = recovery(
-        "schedule", "collect", "weekly", "ended:before(90d)", "schedule=0 3 * * 0", "--reason", "space", env=env
+        "schedule",
+        "operation",
+        "weekly",
+        "collect",
+        "ended:before(90d)",
+        "schedule=0 3 * * 0",
+        "--reason",
+        "space",
+        env=env,
     )
     assert "it then removes processes that ended before 20" in added.stdout and " UTC, if they are over" in added.stdout
     world.store.database["processes"].insert_one({"_id": "p", "type": "order", "state": "finished", "args": "[]"})
@@ -107,7 +115,7 @@ def test_a_collection_says_in_words_and_dates_what_it_removes(world: World) -> N
 
 def test_on_a_terminal_a_collection_asks_first(world: World) -> None:
     env = {**os.environ, **world.settings.environment()}
-    command = (sys.executable, "-m", "recovery", "schedule", "collect", "weekly", "ended:before(90d)")
+    command = (sys.executable, "-m", "recovery", "schedule", "operation", "weekly", "collect", "ended:before(90d)")
     for answer, said, saved in (("n", "the removal was not agreed to", False), ("y", "weekly: added", True)):
         with Typing((*command, "schedule=0 3 * * 0", "--reason", "space"), env, ROOT) as terminal:
             terminal.wait_for("This removes processes that ended before 20")

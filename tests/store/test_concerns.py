@@ -217,7 +217,7 @@ READ_AS_A_MAJORITY_HAS_IT: dict[str, Callable[[Store], object]] = {
     "ProcessQueries.get_committed_brief": lambda store: store.processes.get_committed_brief("p"),
     "ProcessQueries.is_committed": lambda store: store.processes.is_committed("p"),
     "ProcessQueries.find_committed": lambda store: store.processes.find_committed("p"),
-    "SavedSearches.all": lambda store: store.saved_searches.all(),
+    "Saved.all": lambda store: store.saved_searches.all(),
     "Search.newest": lambda store: store.search.newest(1, "broken"),
     "Search.page": lambda store: store.search.page(parse("state:broken", datetime.now(UTC)), None, 1),
     "Schedules.all": lambda store: store.schedules.all(),

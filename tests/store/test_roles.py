@@ -40,6 +40,7 @@ from recovery.health.model import Cause
 from recovery.health.mongodb_server import rights
 from recovery.operations import OperationRequest
 from recovery.operations.commands import schedule_operation
+from recovery.operations.saved import forget_operation, save_operation
 from recovery.records import Process, Worker, from_document, shapes_of
 from recovery.scan import ScheduleScanner
 from recovery.settings import Settings
@@ -216,6 +217,13 @@ def test_all_do_what_they_are_for(come_as: As) -> None:  # noqa: PLR0915 - lists
     assert reader.store.search.page(read_search(reader.app.resources, "not @bad"), None, 10)
     with pytest.raises(StoreDenied, match="recoveryOperator"):
         save_search(reader.app.resources, "mine", "state:broken")
+    asked = OperationRequest("abort", "@bad")
+    save_operation(operator.app.resources, "mine", asked)
+    save_operation(operator.app.resources, "mine", OperationRequest("abort", "state:broken"), replace=True)
+    with pytest.raises(StoreDenied, match="recoveryOperator"):
+        save_operation(reader.app.resources, "other", asked)
+    assert [*reader.store.saved_operations.all()] == ["mine"]
+    forget_operation(operator.app.resources, "mine")
     remove_search(operator.app.resources, "bad")
     # What a worker does beside its tasks.
     worker.store.workers.beat(Worker(id="w", name="w", host="here", pid=1, pid_started=1), 60)

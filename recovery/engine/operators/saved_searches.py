@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from recovery.engine.lookup import unknown_type
 from recovery.engine.operators.auditing import audited, who
+from recovery.engine.operators.saving import named, put, take_out
 from recovery.engine.resources import Resources
 from recovery.errors import InputError
 from recovery.limits import REASON_LENGTH
@@ -23,7 +24,6 @@ from recovery.records.schedule import Schedule
 from recovery.records.search_names import SIGN, search_name
 from recovery.search import And, Node, Or, Query, Term, has_signed_ages, parse, rewritten
 from recovery.search.language import MAX_LENGTH
-from recovery.search.pointing import no_search
 from recovery.search.query import Comparison
 
 
@@ -43,44 +43,20 @@ def save_search(
         if not text:
             raise InputError(f"{SIGN}{name} would be every process: say which, as in 'state:running idle:longer(1h)'")
         parse(text, resources.store.now(), resources.store.saved_searches.texts, name=name)
-        outcome.text = "saved"
-        before = resources.store.saved_searches.all().get(name)
-        if before is not None and before.text == text:
-            outcome.text = "was saved already"
-            return before
         new = SavedSearch(id=name, text=text, by=by or who(), reason=reason[:REASON_LENGTH], at=resources.store.now())
-        if before is None:
-            saved = resources.store.saved_searches.insert(new)
-        elif replace:
-            new = new.evolve(version=before.version)
-            outcome.text = f"saved in the place of: {before.text}"
-            saved = resources.store.saved_searches.replace(new)
-        else:
-            at = f", at {before.at:%Y-%m-%d %H:%M:%S} UTC" if before.at else ""
-            raise InputError(
-                f"{SIGN}{name} is saved already, by {before.by}{at}: {before.text}\nGive --replace if it is to be "
-                "another one, or take another name"
-            )
-        if not saved:
-            raise InputError(f"{SIGN}{name} was changed by somebody else just now: look at it, and try again")
-        return new
+        return put(resources.store.saved_searches, new, lambda search: search.text, outcome, replace=replace)
 
 
 def remove_search(resources: Resources, name: str, reason: str = "", *, by: str | None = None) -> SavedSearch:
     """Forget a saved search; as it was. Raises InputError where there is none of this name, and where others have it in
     them, which could not be read any more."""
     with audited(resources, "search remove", name, reason, by=by) as outcome:
-        found = resources.store.saved_searches.all()
-        name = name.removeprefix(SIGN)
-        if name not in found:
-            raise InputError(no_search(name, found))
-        users = [f"{SIGN}{other}" for other, saved in _named_in(resources, found).items() if name in saved]
-        if users:
-            raise InputError(f"{SIGN}{name} is a part of {', '.join(users)}: change or remove that first")
-        if not resources.store.saved_searches.remove(found[name]):
-            raise InputError(f"{SIGN}{name} was changed by somebody else just now: look at it, and try again")
-        outcome.text = f"removed: {found[name].text}"
-        return found[name]
+        found = named(resources.store.saved_searches, name, "search", "recovery search save")
+        if users := _users(resources, found.id):
+            raise InputError(f"{SIGN}{found.id} is a part of {', '.join(users)}: change or remove that first")
+        take_out(resources.store.saved_searches, found)
+        outcome.text = f"removed: {found.text}"
+        return found
 
 
 def unreadable(resources: Resources, searches: Mapping[str, SavedSearch]) -> dict[str, str]:
@@ -94,13 +70,16 @@ def unreadable(resources: Resources, searches: Mapping[str, SavedSearch]) -> dic
     return found
 
 
-def _named_in(resources: Resources, searches: Mapping[str, SavedSearch]) -> dict[str, tuple[str, ...]]:
-    """{name: the saved searches that it has itself}, of those that can be read."""
-    now, texts = resources.store.now(), {name: one.text for name, one in searches.items()}
-    found = dict[str, tuple[str, ...]]()
-    for name, text in texts.items():
+def _users(resources: Resources, name: str) -> list[str]:
+    """Return the saved searches and operations that have this search in them themselves, of those that can be read."""
+    now, texts, found = resources.store.now(), resources.store.saved_searches.texts(), list[str]()
+    operations = {
+        f"the operation {SIGN}{key}": one.selection for key, one in resources.store.saved_operations.all().items()
+    }
+    for user, text in {**{f"{SIGN}{key}": text for key, text in texts.items()}, **operations}.items():
         with suppress(InputError):
-            found[name] = parse(text, now, lambda: texts, name=name, is_stored=True).saved
+            if name in parse(text, now, lambda: texts, is_stored=True).saved:
+                found.append(user)
     return found
 
 

@@ -17,13 +17,13 @@ from recovery.engine.actors.actor import Actor
 from recovery.engine.lookup import hint
 from recovery.engine.operators.auditing import audited, who
 from recovery.engine.operators.markers import clear_marker
-from recovery.engine.operators.ordering import order
+from recovery.engine.operators.ordering import order, order_details
 from recovery.engine.resources import Resources
 from recovery.engine.start.occurrences import NO_ARGUMENTS, Keys, instances, look_at, under_way
 from recovery.errors import DamagedRecord, InputError, StoreUnavailable
 from recovery.limits import NAME
 from recovery.records import ProcessState, given
-from recovery.records.schedule import DEFAULTS, OperatorWord, Orders, Overlap, Plan, Schedule, SlotResult
+from recovery.records.schedule import DEFAULTS, OperatorWord, Overlap, Plan, Schedule, ScheduledOrders, SlotResult
 from recovery.schedule import changes as states
 from recovery.schedule import check, plan_names, plan_of
 
@@ -144,13 +144,13 @@ class Schedules:
             plan, word = plan_of(said, f"schedule {name}"), self._word("add", reason)
             return self._added(states.added(name, process_type, plan, word, word.at))
 
-    def add_ordering(self, name: str, orders: Orders, said: Mapping[str, Any]) -> Schedule:
+    def add_ordering(self, name: str, orders: ScheduledOrders, said: Mapping[str, Any]) -> Schedule:
         """Order this operation at these times. Raises InputError."""
-        details: dict[str, Any] = {"selection": orders.selection, "settings": dict(said)}
-        with audited(self._resources, f"schedule {orders.kind}", name, orders.why, by=self._by, **details):
+        details = {"kind": orders.kind, **order_details(orders, saved=orders.saved), "settings": dict(said)}
+        with audited(self._resources, "schedule operation", name, orders.purpose, by=self._by, **details):
             if name in self._known(name):
                 raise _others_name(name)
-            plan, word = plan_of(said, f"schedule {name}"), self._word(orders.kind.value, orders.why)
+            plan, word = plan_of(said, f"schedule {name}"), self._word(f"order {orders.kind}", orders.purpose)
             return self._added(states.ordering(name, orders, plan, word, word.at))
 
     def _known(self, name: str) -> Iterable[str]:
@@ -249,7 +249,7 @@ class Schedules:
             return states.triggered(schedule, word, now)
 
         before = self.get(name)
-        if before.keyed is None:
+        if before.keyed is None and before.orders is None:
             raise InputError(
                 f"schedule {name}: no worker that has {before.type} has looked at it yet; start one, or ask again"
             )

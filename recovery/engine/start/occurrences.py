@@ -109,8 +109,10 @@ def look_at(
 def _keyed(resources: Resources, schedule: Schedule, keys: Keys | None) -> Schedule | None:
     """Return the schedule with the key for its arguments. Return None if nobody has told it and it is not among these
     keys."""
+    if schedule.orders is not None:  # an operation has no key
+        return schedule
     if schedule.keyed is not None:
-        if schedule.orders is not None or schedule.keyed.arguments == _arguments(schedule):
+        if schedule.keyed.arguments == _arguments(schedule):
             return schedule
         # Another program has changed the arguments. Only an application that has the type can tell the key anew.
         schedule = schedule.evolve(keyed=None)

@@ -80,8 +80,10 @@ class Schedules:
     def to_look_at(self, limit: int, ahead: float, process_types: Names[str]) -> Read[Schedule]:
         """Schedules whose deadline is past, the longest first; and those whose deadline is further off than any is
         written, since a clock was wrong; and those that have no deadline and are not at rest, since another program
-        wrote them. Those whose key nobody has told yet only of these types. Index `deadline` for what is overdue."""
-        ours: Document = {"$or": [{"keyed": {"$exists": True}}, {"type": {"$in": list(process_types)}}]}
+        wrote them. Those of processes whose key nobody has told yet only of these types. Index `deadline` for what is
+        overdue."""
+        known: list[Document] = [{"keyed": {"$exists": True}}, {"orders": {"$exists": True}}]
+        ours: Document = {"$or": [*known, {"type": {"$in": list(process_types)}}]}
         found = read(Schedule, self._current.find({**OVERDUE, **ours}).sort("recoveryTime", 1).limit(limit))
         left = limit - len(found)
         if left <= 0:

@@ -1,16 +1,27 @@
-"""Queries and updates of what operators' commands write down: the audit log, which says what they did, searches to
-which they gave a name, and orders, which say what is to be done to processes beyond their normal life."""
+"""Queries and updates of what operators' commands write down: the audit log, which says what they did, searches and
+operations to which they gave a name, and orders, which say what is to be done to processes beyond their normal life."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import ClassVar, Generic, TypeVar
 
 from pymongo.collection import Collection
 from pymongo.database import Database
 from pymongo.errors import DuplicateKeyError
 
-from recovery.records import AuditEntry, Mark, Order, OrderKind, Process, SavedSearch, mark_of, to_document
+from recovery.records import (
+    AuditEntry,
+    Mark,
+    Order,
+    OrderKind,
+    Process,
+    SavedOperation,
+    SavedSearch,
+    mark_of,
+    to_document,
+)
 from recovery.records.ids import new_pass, record_id
 from recovery.store import schema
 from recovery.store.client import Document
@@ -20,6 +31,7 @@ from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal
 from recovery.store.record_reading import PROCESS_FIELDS, process_of, readable
 
+S = TypeVar("S", SavedSearch, SavedOperation)
 _MARKED: Document = {"$or": [{"removing": True}, {"redo": {"$exists": True}}, {"markerDue": True}]}
 
 
@@ -58,41 +70,58 @@ class AuditLog:
 
 
 @translated
-class SavedSearches:
-    """The collection `savedSearches`: by a name processes are selected.
+class Saved(Generic[S]):
+    """A collection of what people saved under names.
 
-    Every write names the version that it was decided from, so of two who change a search at once one does.
+    Every write names the version that it was decided from, so of two who change a record at once one does.
     """
 
-    def __init__(self, collection: Collection[Document]) -> None:
-        self._searches = committed(collection)
+    _kind: ClassVar[type[SavedSearch] | type[SavedOperation]]
 
-    def insert(self, search: SavedSearch) -> bool:
-        """Save a search under a new name; False: there is one of this name."""
+    def __init__(self, collection: Collection[Document]) -> None:
+        self._saved = committed(collection)
+
+    def insert(self, new: S) -> bool:
+        """Save a record under a new name; False: there is one of this name."""
         try:
-            self._searches.insert_one(to_document(search))
+            self._saved.insert_one(to_document(new))
         except DuplicateKeyError:
             return False
         return True
 
-    def replace(self, search: SavedSearch) -> bool:
-        """Save a search in the place of the one in the version that it holds, as the next; False: somebody was
+    def replace(self, new: S) -> bool:
+        """Save a record in the place of the one in the version that it holds, as the next; False: somebody was
         first."""
-        document = to_document(search.evolve(version=search.version + 1))
-        changed = self._searches.replace_one({"_id": search.id, "version": search.version}, document)
+        document = to_document(new.evolve(version=new.version + 1))
+        changed = self._saved.replace_one({"_id": new.id, "version": new.version}, document)
         return changed.modified_count == 1
 
-    def remove(self, search: SavedSearch) -> bool:
-        """Remove a search in this version; False: somebody was first."""
-        return self._searches.delete_one({"_id": search.id, "version": search.version}).deleted_count == 1
+    def remove(self, saved: S) -> bool:
+        """Remove a record in this version; False: somebody was first."""
+        return self._saved.delete_one({"_id": saved.id, "version": saved.version}).deleted_count == 1
 
-    def all(self) -> dict[str, SavedSearch]:
+    def all(self) -> dict[str, S]:
         """All that can be read, by name, as a majority has them. There are as many as people gave names."""
-        return {search.id: search for search in readable(SavedSearch, self._searches.find().sort("_id", 1))}
+        kind: type[S] = self._kind  # type: ignore[assignment]
+        return {saved.id: saved for saved in readable(kind, self._saved.find().sort("_id", 1))}
+
+
+@translated
+class SavedSearches(Saved[SavedSearch]):
+    """The collection `savedSearches`: by a name processes are selected."""
+
+    _kind = SavedSearch
 
     def texts(self) -> dict[str, str]:
         """{name: text}, as the search language asks for them."""
         return {name: search.text for name, search in self.all().items()}
+
+
+@translated
+class SavedOperations(Saved[SavedOperation]):
+    """The collection `savedOperations`: by a name an operation is started, or ordered by a schedule."""
+
+    _kind = SavedOperation
 
 
 def adopt(database: Database[Document]) -> int:
