@@ -15,7 +15,7 @@ from recovery import metrics, tracing
 from recovery.engine import Applied, Ended, Outbox, Resources, ended_portions, is_of_servers, read_each
 from recovery.engine.rejections import note_unrepaired
 from recovery.errors import DamagedRecord
-from recovery.records import ActorPreferences, ErrorInfo
+from recovery.records import ActorPreferences, Decision, ErrorInfo
 from recovery.records.ids import new_pass
 from recovery.repair.changed import Changed, of_each, of_records
 from recovery.retry import reasons
@@ -102,12 +102,12 @@ class EndRepairs:
         return of_records(failed)
 
     def _end_overdue(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
-        by_actor: dict[str, list[str]] = defaultdict(list)
+        by_actor: dict[str, dict[str, Decision]] = defaultdict(dict)
         for finding in findings:
             assert finding.decision is not None
-            by_actor[finding.decision.actor].append(finding.record)
+            by_actor[finding.decision.actor][finding.record] = finding.decision
         failed: list[str] = []
-        for actor, ids in by_actor.items():
+        for actor, judged in by_actor.items():
             limit = around.actor(actor).task_limit
             if limit is None:
                 continue
@@ -115,7 +115,9 @@ class EndRepairs:
             error = ErrorInfo(
                 kind="TaskTimeout", message=message, code=TASK_TIMEOUT.number, reason=UNKNOWN.name, actor=actor
             )
-            failed += self._store.task_ends.out_of_time(ids, actor, limit, error, new_pass())
+            ended = self._store.task_ends.out_of_time(list(judged), actor, limit, error, new_pass())
+            note_unrepaired(self._resources, judged, ended)
+            failed += ended
         self._applying.apply(failed)
         return of_records(failed)
 

@@ -93,6 +93,7 @@ def test_of_another_epoch(one_child: tuple[World, Ended]) -> None:
     graphs.update_one({}, {"$set": {"epoch": 1}})
     before = list(graphs.find())
     assert list(world.app.outbox.apply([ended]).values()) == [Applied.STALE]
+    world.store.catch_up(10)
     (kept,) = world.store.rejected_writes.latest()
     assert (kept.step, kept.guard, kept.record) == ("apply", "epoch", ended.decision.id)
     assert list(graphs.find()) == before

@@ -79,6 +79,7 @@ def add(app: Recovery) -> Any:
 
 
 def latest(world: World) -> list[tuple[str, str, str]]:
+    world.store.catch_up(10)
     return [(one.step, one.guard, one.record) for one in world.store.rejected_writes.latest()]
 
 

@@ -90,6 +90,7 @@ def test_the_latest_rejected_writes_are_told(world: World) -> None:
     for step, guard in (("finish", "pass"), ("claim", "state")):
         world.store.rejected_writes.note("add", step, guard, TASK)
         world.store.rejected_writes.note("add", step, "actor", "not kept, a moment later")
+    world.store.catch_up(10)
     check = asked(world, "rejections")
     ago = r"[0-9.]+m?s ago"
     one = rf"claim of {TASK} \(add\) by its state, {ago}"

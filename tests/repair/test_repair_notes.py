@@ -27,6 +27,7 @@ def add(world: World) -> None:
 
 
 def note(world: World, number: int = 0) -> RepairNote:
+    world.store.catch_up(10)
     found = world.store.graphs.last_repair(process_of(number))
     assert found is not None and found.at is not None
     assert timedelta(0) <= world.store.now() - found.at < timedelta(minutes=1)

@@ -128,7 +128,7 @@ class GraphRecovery:
 
     def last_repair(self, process_id: str) -> RepairNote | None:
         """Return the last repair of anything of a process; None if there was none, or another program damaged it."""
-        found = self._current.find_one({"_id": process_id}, {"repaired": True})
+        found = self._committed.find_one({"_id": process_id}, {"repaired": True})
         try:
             return from_document(RepairNote, found["repaired"]) if found and found.get("repaired") else None
         except (DamagedRecord, AttributeError):

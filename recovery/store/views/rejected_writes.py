@@ -11,7 +11,7 @@ from pymongo.database import Database
 from recovery.records import RejectedWrite
 from recovery.store import schema
 from recovery.store.client import Document
-from recovery.store.concerns import current
+from recovery.store.concerns import committed, current
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal
 from recovery.store.record_reading import readable
@@ -29,6 +29,7 @@ class RejectedWrites:
     def __init__(self, database: Database[Document]) -> None:
         # Not what a majority has: the condition was compared with what is there, which a majority may not have yet.
         self._decisions, self._actors = current(database[schema.DECISIONS]), current(database[schema.ACTORS])
+        self._told = committed(database[schema.ACTORS])
         self._noted: dict[tuple[str, str], float] = {}
 
     def conditions(self, decision_ids: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
@@ -46,7 +47,7 @@ class RejectedWrites:
 
     def latest(self) -> list[RejectedWrite]:
         """Return what is kept, the latest first. Reads as many documents as there are actors."""
-        found = self._actors.find({"rejected": {"$type": "object"}}, {"rejected": True})
+        found = self._told.find({"rejected": {"$type": "object"}}, {"rejected": True})
         kept = [
             {**one, "_id": document["_id"], "step": step}
             for document in found
