@@ -237,9 +237,14 @@ def _number(text: str) -> int:
 
 def _lines(found: ErrorExplanation) -> list[str]:
     delay = show_duration(round(found.delay_seconds, 3)) if found.delay_seconds is not None else "–"
-    flags = "may be retried" if found.allows_non_idempotent_retry else "may be retried only if it is idempotent"
+    if found.always_retry:
+        flags = "is always retried"
+    elif found.reason == "UNKNOWN":
+        flags = "is never retried"
+    else:
+        flags = "may be retried" if found.allows_non_idempotent_retry else "may be retried only if it is idempotent"
     return [
-        f"reason  {found.reason}; {'is always retried' if found.always_retry else flags}",
+        f"reason  {found.reason}; {flags}",
         f"code    {found.code}, {found.error_class}",
         f"retry   {'yes, after ' + delay if found.retry else 'no'}",
         f"why     {found.why}",

@@ -11,7 +11,7 @@ for each MongoDB in a process: then one of these steps at a time finds out wheth
 would all wait for a primary and begin in the moment that there is one, follow within half a second. All else is sent as
 ever (heartbeats, scans, claims, whatever is asked by people): what is not tried again must not be kept from its one
 try, and who sends no heartbeat is taken for dead.
-Redis has none: nothing that is sent to it is tried again in place, since messages are hints.
+Redis has none: a message is sent once more at most, since messages are hints.
 
 Metrics: recovery_circuit_breaker_changes.
 """

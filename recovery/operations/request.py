@@ -63,7 +63,9 @@ class OperationRequest:
     def checked(self, resources: Resources) -> Orders:
         """Return what an operation is to do that is ordered now. Raises InputError."""
         kind, query, orders = self._read(resources)
-        if orders.selection and not self.none_is_fine and not resources.store.search.page(query, None, 1):
+        if self.none_is_fine:
+            _refuse_unknown_types(resources, query, self.selection)
+        elif orders.selection and not resources.store.search.page(query, None, 1):
             _refuse_empty(resources, kind, query, self.selection)
         if self.apply and not orders.changes:
             raise InputError("a check changes nothing, so there is nothing to apply: leave --yes out, or use repair")
@@ -77,7 +79,9 @@ class OperationRequest:
     def checked_to_save(self, resources: Resources) -> Orders:
         """Return what an operation is to do that is saved for later: what has to be there only when it is started is
         not asked for, and names of saved searches stay in its selection. Raises InputError."""
-        return self._read(resources)[2].evolve(selection=self.selection.strip())
+        _, query, orders = self._read(resources)
+        _refuse_unknown_types(resources, query, self.selection)
+        return orders.evolve(selection=self.selection.strip())
 
     def _read(self, resources: Resources) -> tuple[type[Kind], Query, Orders]:
         kind = kind_named(self.kind)
@@ -124,6 +128,14 @@ def _refuse_empty(resources: Resources, kind: type[Kind], query: Query, selectio
         return
     why = "; ".join([*unknown, "try it with `recovery find`"])
     raise InputError(f"no process matches {given.shown(selection)}; {why}")
+
+
+def _refuse_unknown_types(resources: Resources, query: Query, selection: str) -> None:
+    """Raise InputError for a selection of an unknown process type, which would match nothing whenever it is used;
+    unless no worker has reported any type yet."""
+    unknown = unknown_types(resources, query)
+    if unknown and resources.store.process_types.stored():
+        raise InputError(f"{given.shown(selection)}: {'; '.join(unknown)}")
 
 
 def kind_named(name: str) -> type[Kind]:

@@ -37,7 +37,8 @@ from recovery.queue.untrusted import ASIDE
 from recovery.records.ids import is_actor_name
 from recovery.retry.in_place import by_driver, call
 from recovery.retry.own_work import PUSH
-from recovery.retry.strategies import Stop
+from recovery.retry.reasons import Reason
+from recovery.retry.strategies import Request, Stop
 from recovery.store import Queued
 
 log = logging.getLogger(__name__)
@@ -176,16 +177,23 @@ class Broker:
     def _sent(self, send: Callable[[], object]) -> None:
         """Send what may arrive twice; once more, if a connection is to blame and Redis was not away just now: whoever
         waits for it must not wait twice as long for each message of an outage."""
-        was_away = Stop(lambda _request, _reason: time.monotonic() - self._failed_at < AWAY_FOR)
-        request = PUSH.request("messages to Redis", stop=was_away)
+        is_connection = False
+
+        def is_in_vain(_request: Request, _reason: Reason) -> bool:
+            return not is_connection or time.monotonic() - self._failed_at < AWAY_FOR
 
         def attempt() -> None:
+            nonlocal is_connection
+            is_connection = False
             try:
                 send()
             except (ConnectionError, TimeoutError):
+                is_connection = True
                 # Those that are idle died with it, mostly: whoever sends next sends over a new one.
                 self._redis.connection_pool.disconnect(inuse_connections=False)
                 raise
+
+        request = PUSH.request("messages to Redis", stop=Stop(is_in_vain))
 
         try:
             # Whoever pushes logs what is not pushed.

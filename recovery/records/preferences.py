@@ -146,7 +146,8 @@ class ProcessTypePreferences(RetrySettings):
     @property
     def failure_action(self) -> FailureAction:
         """What is done when a process of the type breaks."""
-        if self.on_failure is None:
+        # What is none of them, as a later version may have stored it, says nothing.
+        if self.on_failure not in CHOICES["on_failure"]:
             return FailureAction.MARKER if self.markers else FailureAction.OFF
         return FailureAction(self.on_failure)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 WRITE_CONCERN_ERRORS = "writeConcernErrors"
@@ -194,10 +195,18 @@ def _ends(text: str) -> str:
 
 
 def _retry_after(headers: Any) -> float | None:
-    """Seconds; the other form of the header, a date, is by a clock that need not be ours."""
+    """Return what a server asks for, in seconds; a date is compared with the answer's own, and not with our clock."""
     try:
         value = headers.get("Retry-After") or headers.get("retry-after")
-        seconds = float(value)
+        seconds = _seconds(value, headers)
     except Exception:
         return None
     return seconds if 0 <= seconds < 86_400 * 365 else None
+
+
+def _seconds(value: Any, headers: Any) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        answered = headers.get("Date") or headers.get("date")
+        return max(0.0, (parsedate_to_datetime(value) - parsedate_to_datetime(answered)).total_seconds())

@@ -22,10 +22,6 @@ from recovery.store.schema import GRAPHS, OPERATOR, ORDERS
 
 log = logging.getLogger(__name__)
 
-INDEX_BUILT_TIMEOUT = 600.0
-LOOK_EVERY = 0.1
-"""Seconds that a changed validator waits for an index that is being built: for 100 million records, minutes."""
-
 COLLECTION, VALIDATOR, INDEX = "collection", "validator", "index"
 _RIGHTS = {COLLECTION: "createCollection", VALIDATOR: "collMod", INDEX: "createIndex"}
 """MongoDB's rights that it takes to make them."""
@@ -138,7 +134,14 @@ def _may_not(lacking: Sequence[str]) -> ServerRefused:
 def is_validated(options: Document, validator: Document) -> bool:
     """Whether a collection of these options refuses what `validator` does."""
     held = options.get("validationLevel", "strict"), options.get("validationAction", "error")
-    return options.get("validator", {}) == validator and (not validator or held == (definitions.LEVEL, "error"))
+    same = _in_order(options.get("validator", {})) == _in_order(validator)
+    return same and (not validator or held == (definitions.LEVEL, "error"))
+
+
+def _in_order(validator: Document) -> Document:
+    """A validator with its conditions sorted. Their order means nothing, and versions that differ in it must not take
+    each other's for out of date."""
+    return {**validator, "$nor": sorted(validator.get("$nor", ()), key=repr)}
 
 
 def _create_collection(database: Database[Document], name: str, validator: Document) -> bool:

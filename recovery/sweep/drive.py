@@ -171,11 +171,12 @@ class Driver:
         # Ranges that failed are free again by then.
         delay = SPARK_JOB.delay(1)
         gives_up = not self.is_alive
-        if not self._resources.store.operation_ranges.leased(number, operation.phase):
+        if not gives_up and not self._resources.store.operation_ranges.leased(number, operation.phase):
             # Not by others, who get done what there is.
             request = self._fruitless.setdefault(number, SPARK_JOB.request(f"operation {number} in Spark"))
-            ruling = decided(maybe_retry(request, SERVICE_NOT_AVAILABLE))
-            delay, gives_up = ruling.delay, gives_up or ruling.verdict is Verdict.FAIL
+            error = SweepFailed(failure or self._reason(operation))
+            ruling = decided(maybe_retry(request, SERVICE_NOT_AVAILABLE, error=error))
+            delay, gives_up = ruling.delay, ruling.verdict is Verdict.FAIL
         if gives_up:
             self._fruitless.pop(number, None)
             raise SweepFailed(

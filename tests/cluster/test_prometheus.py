@@ -137,6 +137,7 @@ def stir(cluster: Cluster) -> None:
     os.kill(slot, signal.SIGKILL)
     cluster.wait_began(2)
     ActorOverrides(cluster.app.resources).block("never_called", "a test")
+    cluster.app.resources.store.workers.note_spark()
     slowly = OperationRequest(kind="check", everything=True, rate=0.01, spark=False)
     operations.start(cluster.app.resources, slowly, "a test")
     wait_until(lambda: cluster.database["processes"].find_one({"_id": hopeless})["state"] == "broken", 20, "its end")

@@ -52,6 +52,16 @@ def test_a_failure_for_good_disables_the_type_until_an_operator_enables_it(world
     assert world.run(copy) == "done"
 
 
+def test_a_word_that_is_none_of_them_says_nothing(world: World) -> None:
+    """As a later version may store it: the process breaks all the same."""
+    copy = make(world, on_failure="disable")
+    world.tell()
+    world.store.database["processTypes"].update_one({"_id": "copy"}, {"$set": {"onFailure": "call somebody"}})
+    world.store.preferences.invalidate()
+    fail(world, copy)
+    world.start(copy)
+
+
 def test_an_exhausted_error_disables_it_too(world: World) -> None:
     copy = make(world, on_failure="disable", retry=Backoff(initial=0.1, jitter=(0, 0), maximum=0.1, total=0.25))
     process_id = fail(world, copy, "away")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import logging
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -25,6 +26,10 @@ CURVES = {"retry/policy.py", "retry/strategies.py", "retry/breaker.py"}
 """Modules that work out delays: Hive's policy, the RFC's best effort, and how long a server is left alone."""
 
 
+GROWS = re.compile(r"^\d[\d.]* \* [\w.]*(pause|delay|wait)|(pause|delay|wait)\w* \* \d[\d.]*$")
+"""As in `min(2 * self._pause, LONGEST)`."""
+
+
 def powers(path: Path) -> Iterator[int]:
     """The lines in which a power grows with what was counted."""
     for node in ast.walk(ast.parse(path.read_text())):
@@ -32,6 +37,8 @@ def powers(path: Path) -> Iterator[int]:
         if is_power and any(isinstance(part, ast.Name) and part.id.islower() for part in ast.walk(node.right)):
             yield node.lineno
         if isinstance(node, ast.Constant) and node.value == "$pow":
+            yield node.lineno
+        if isinstance(node, ast.BinOp) and GROWS.search(ast.unparse(node)):
             yield node.lineno
 
 

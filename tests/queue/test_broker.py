@@ -187,6 +187,20 @@ def test_a_full_disk_is_no_wrong_password(own: Valkey) -> None:
         Broker(own.url).check()
 
 
+def test_what_a_connection_is_not_to_blame_for_is_not_sent_again(own: Valkey) -> None:
+    """No memory is left. And the outage of a connection, later, has its second try."""
+    broker = Broker(own.url)
+    with redis.Redis.from_url(own.url) as client:
+        client.config_set("maxmemory-policy", "noeviction")
+        client.config_set("maxmemory", "1mb")
+        client.config_resetstat()
+        assert broker.push(batch(1)) == 0
+        assert client.info("commandstats")["cmdstat_lpush"]["rejected_calls"] == 1
+        client.config_set("maxmemory", 0)
+        client.client_kill_filter(_type="normal", skipme=True)
+    assert broker.push(batch(1)) == 1, "over a new connection"
+
+
 def test_a_replica_whose_primary_is_away_is_no_wrong_password(own: Valkey) -> None:
     with redis.Redis.from_url(own.url) as client:
         client.config_set("replica-serve-stale-data", "no")

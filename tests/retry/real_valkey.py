@@ -31,7 +31,7 @@ class Own(Valkey):
             asking.config_set("appendfsync", "always")
             asking.set("last", 1)
         self.kill()
-        self.options = ("--key-load-delay", "200")  # µs; it looks at its connections after each 1,024 keys
+        self.options = ("--key-load-delay", "400")  # µs; it looks at its connections after each 1,024 keys
         self.start()
 
     def _command(self) -> Sequence[str | Path]:

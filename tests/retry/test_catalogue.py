@@ -236,6 +236,15 @@ def test_a_server_may_ask_to_wait_for_less_than_a_year(value: object, seconds: f
     assert signs_of(Fault(headers={"retry-after": value})).retry_after == seconds
 
 
+@pytest.mark.parametrize(
+    ("date", "seconds"),
+    [("Sun, 29 Nov 2026 12:00:00 GMT", 90.0), ("Sun, 29 Nov 2026 13:00:00 GMT", 0.0), (None, None), ("now", None)],
+)
+def test_a_date_is_compared_with_the_answers_own(date: str | None, seconds: float | None) -> None:
+    headers = {"Retry-After": "Sun, 29 Nov 2026 12:01:30 GMT"} | ({"Date": date} if date else {})
+    assert signs_of(Fault(headers=headers)).retry_after == seconds
+
+
 def test_what_the_answer_asks_for_counts_before_what_the_error_asks_for() -> None:
     def asked(answered: str) -> float | None:
         return signs_of(

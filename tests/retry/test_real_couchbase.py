@@ -59,6 +59,15 @@ def test_a_status_that_is_not_in_the_list_is_not_retried() -> None:
     assert outcome(of_kv(sdk.DocumentNotFoundException, status_code=0x01)) == Outcome.stays("COUCHBASE_REFUSED")
 
 
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [(sdk.CasMismatchException, 0x09), (sdk.CollectionNotFoundException, 0x88)],
+    ids=["an unlock with another CAS", "a collection that is not there"],
+)
+def test_a_status_that_means_something_else_of_its_operation(kind: Any, status: int) -> None:
+    assert outcome(of_kv(kind, status_code=status)) == Outcome.stays("COUCHBASE_REFUSED")
+
+
 CLASSES: dict[str, Outcome] = {
     "TemporaryFailException": Outcome.passes("COUCHBASE_KV_TEMPORARY_FAILURE", "KV_TEMPORARY_FAILURE"),
     "DocumentLockedException": Outcome.passes("COUCHBASE_KV_LOCKED", "KV_LOCKED"),

@@ -309,7 +309,7 @@ def held_still(told: Told | None = None) -> Iterator[list[str]]:
         still.enter_context(installed(told))
         still.enter_context(threads_held())
         still.enter_context(patch("recovery.engine.outages.time", SimpleNamespace(monotonic=lambda: next(tries))))
-        still.enter_context(patch("recovery.engine.outages.FIRST_PAUSE", 0.0))
+        still.enter_context(patch("recovery.engine.outages.pause", lambda _: 0.0))
         still.enter_context(patch("recovery.store.lifecycle.preferences.ANSWER_TIMEOUT", 60.0))
         never = CircuitBreaker("never open", failures=10**9)
         still.enter_context(patch("recovery.engine.outages.breaker", lambda _: never))

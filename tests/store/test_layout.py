@@ -52,6 +52,20 @@ def test_an_older_validator_is_brought_up_to_date(store: Store) -> None:
     store.database["processes"].insert_one({"_id": "p", "state": "finished"})
 
 
+def test_the_order_of_conditions_means_nothing(store: Store) -> None:
+    """A version whose records have their fields in another order is not out of date, and changes nothing."""
+    layout.create(store.database)
+    wanted = definitions.VALIDATORS["operations"]
+    turned = {**wanted, "$nor": wanted["$nor"][::-1]}
+    store.database.command("collMod", "operations", validator=turned, validationLevel=definitions.LEVEL)
+    assert list(layout.missing(store.database)) == []
+    layout.create(store.database)
+    (held,) = store.database.list_collections(filter={"name": "operations"})
+    assert held["options"]["validator"] == turned
+    store.database.command("collMod", "operations", validator={**wanted, "$nor": wanted["$nor"][1:]})
+    assert list(layout.missing(store.database)) == ["validator of operations"]
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("older", [False, True])
 def test_many_at_once(settings: Settings, older: bool) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from recovery.engine.operators.auditing import Outcome
 from recovery.errors import InputError
+from recovery.records import given
 from recovery.records.search_names import SIGN
 from recovery.search.pointing import not_saved
 
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 
 def named(kept: Saved[S], name: str, noun: str, how_to_save: str) -> S:
     """Return what is saved under a name, with or without its `@`. Raises InputError, which names the nearest."""
-    found, plain = kept.all(), name.removeprefix(SIGN)
+    found, plain = kept.all(), given.text(name, "name").removeprefix(SIGN)
     if plain not in found:
+        _refuse_damaged(kept, plain)
         raise InputError(not_saved(plain, found, noun, how_to_save))
     return found[plain]
 
@@ -40,6 +42,7 @@ def put(kept: Saved[S], new: S, told: Callable[[S], str], outcome: Outcome, *, r
         outcome.text = "was saved already"
         return before
     if before is None:
+        _refuse_damaged(kept, new.id)
         saved = kept.insert(new)
     elif replace:
         new = new.evolve(version=before.version)
@@ -60,6 +63,13 @@ def take_out(kept: Saved[S], saved: S) -> None:
     """Remove what was read. Raises InputError where somebody else changed it meanwhile."""
     if not kept.remove(saved):
         raise _changed(saved)
+
+
+def _refuse_damaged(kept: Saved[S], name: str) -> None:
+    if (damage := kept.damage(name)) is not None:
+        raise InputError(
+            f"{SIGN}{name} can't be read: {damage}. Correct or remove it in MongoDB's collection `{kept.name}`"
+        )
 
 
 def _changed(saved: S) -> InputError:

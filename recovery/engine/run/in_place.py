@@ -22,17 +22,22 @@ log = logging.getLogger(__name__)
 LONGEST = 2.0
 """Seconds that an attempt waits in its slot in all. A retry that is due later waits in the record."""
 BEAT_EVERY = 0.5
-"""Seconds after which a waiting attempt sends a heartbeat, unless a third of its worker_timeout is shorter."""
+"""Seconds after which a waiting attempt sends a heartbeat, unless a third of its worker_timeout is shorter. So a
+function that is called again has at least two thirds of it."""
 BEATS_PER_TIMEOUT = 3
 
 
 class SlotWait:
     """The waits of one attempt in its slot."""
 
-    def __init__(self, resources: Resources, actor: Actor[..., Any], decision: Decision, host: Host) -> None:
+    def __init__(
+        self, resources: Resources, actor: Actor[..., Any], decision: Decision, host: Host, began: float
+    ) -> None:
+        """`began`: when the function was first called, by `time.monotonic`."""
         self._resources, self._actor, self._decision, self._host = resources, actor, decision, host
         self._waited = 0.0
-        self._beat_at = time.monotonic()
+        self._beat_at = began
+        self._beat_every = min(BEAT_EVERY, actor.preferences.worker_timeout / BEATS_PER_TIMEOUT)
 
     def has_room(self, delay: float) -> bool:
         """Return whether a retry after so many seconds is waited for here.
@@ -51,17 +56,21 @@ class SlotWait:
             failed_at: When the attempt failed, by `time.monotonic`. What was read since then is part of the delay.
         """
         until = failed_at + delay
-        while (left := until - time.monotonic()) > 0:
-            time.sleep(left)
         self._waited += delay
-        return self._beat()
+        while True:
+            # First of all: the function may have used most of its worker_timeout.
+            if time.monotonic() >= self._beat_at + self._beat_every and not self._beat():
+                return False
+            now = time.monotonic()
+            if now >= until:
+                return True
+            time.sleep(max(0.0, min(until, self._beat_at + self._beat_every) - now))
 
     def _beat(self) -> bool:
-        """Send a heartbeat if one is due: the function is called again, and has its worker_timeout from now."""
-        preferences, now = self._actor.preferences, time.monotonic()
-        if now - self._beat_at < min(BEAT_EVERY, preferences.worker_timeout / BEATS_PER_TIMEOUT):
-            return True
-        decision = self._decision
+        """Send a heartbeat. Return False if the claim is lost."""
+        preferences, decision = self._actor.preferences, self._decision
+        # Also of one that is not written: the next one is tried when it is due, and not at once.
+        self._beat_at = time.monotonic()
         try:
             held = self._resources.store.decisions.extend(
                 decision.id, pass_of(decision), preferences.worker_timeout, preferences.task_limit
@@ -69,7 +78,6 @@ class SlotWait:
         except StoreError as error:
             log.warning("%s: heartbeat not written (%s); its deadline stands", decision.id, error)
             return True
-        self._beat_at = now
         if not held:
             metrics.STALE.labels("claim lost").inc()
         return held

@@ -118,6 +118,7 @@ class Trying:
         """
         resources, decision = self._resources, here.decision
         wait: SlotWait | None = None
+        began = time.monotonic()
         judge: FailureJudge | None = None
         while True:
             ran = call(resources.store, actor, task, decision, here.outcomes, self._host, self._catalogues)
@@ -132,7 +133,7 @@ class Trying:
             ran, said = judge.judge(decision, ran)
             # Whoever reads only warnings learns of each attempt's retries once.
             level = logging.WARNING if wait is None else logging.INFO
-            wait = wait or SlotWait(resources, actor, decision, self._host)
+            wait = wait or SlotWait(resources, actor, decision, self._host, began)
             if said.state is None or not wait.has_room(said.delay):
                 return ran, decision, said
             note_retry(actor, decision, ran, said, level)

@@ -28,6 +28,7 @@ from recovery.limits import LONGEST
 from recovery.log_lines import Seldom
 from recovery.records import Graph, Process, Task
 from recovery.records.ids import new_pass, record_id
+from recovery.retry.own_work import REGISTRATION
 from recovery.store import PORTION_BYTES, Store, portions, queued
 from recovery.store.views.overview import time_limit
 from recovery.threads import ServiceThread
@@ -43,8 +44,6 @@ AT_EXIT = 5.0
 """Seconds that a program waits at its end until all that it started is registered; mostly it is by then."""
 TRY = 2.0
 """Seconds that one try takes at most: a database that is slow registers a thousand in a tenth of that."""
-PAUSE, LONGEST_PAUSE = 0.1, 1.0
-"""Seconds between two tries; each is twice as long as the one before."""
 KEPT = 10_000
 """Processes that are tried again, at most: others register the rest after their idle timeouts."""
 
@@ -60,7 +59,7 @@ class Registrar:
         """Those of them that were tried, and are to be tried again."""
         self._passes: dict[str, str] = {}
         """{process: the pass that it was tried under}, of those."""
-        self._pause, self._try_at = PAUSE, 0.0
+        self._failures, self._try_at = 0, 0.0
         self._said = Seldom(log)
         self._again: Resources | None = None
         """With the connections of second tries."""
@@ -117,8 +116,8 @@ class Registrar:
     def _note_failed(self, failed: Sequence[Process]) -> None:
         self._failed = [*failed, *self._failed][:KEPT]
         self._passes = {one.id: self._passes[one.id] for one in self._failed}
-        self._pause = min(2 * self._pause, LONGEST_PAUSE) if failed else PAUSE
-        self._try_at = time.monotonic() + self._pause
+        self._failures = self._failures + 1 if failed else 0
+        self._try_at = time.monotonic() + REGISTRATION.delay(self._failures)
 
     def wait(self, seconds: float) -> bool:
         """Wait until the thread has registered everything that was added. Return whether it has, in time."""

@@ -155,6 +155,10 @@ _KNOWN_STATUSES = frozenset(number for answer in ANSWERS if answer.service == "k
 COUCHBASE = Catalogue(
     NAME,
     (
+        # The SDK has looked at the operation: an unlock with another CAS, a collection that is not there. They keep
+        # the status of the list, which means something else of other operations.
+        Entry(REFUSED, UNKNOWN, types=_classes("CasMismatchException")),
+        Entry(REFUSED, UNKNOWN, types=_classes("CollectionNotFoundException")),
         *ANSWERS,
         # The error map is for statuses that are not in the list.
         Entry(REFUSED, UNKNOWN, types=_ANY, service="kv", numbers=_KNOWN_STATUSES),

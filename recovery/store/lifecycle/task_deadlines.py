@@ -18,7 +18,7 @@ from recovery.records import (
     TaskLimit,
 )
 from recovery.records.ids import HOLDER_END
-from recovery.retry.own_work import FAILED_APPLY
+from recovery.retry.own_work import FAILED_APPLY, LOST_MESSAGE
 from recovery.store.client import Document
 from recovery.store.concerns import current
 from recovery.store.driver_errors import translated
@@ -40,7 +40,7 @@ from recovery.store.expressions import (
 from recovery.store.lifecycle.decision_queries import DELAYED, FINISHED, QUEUED, WORKING, DecisionQueries
 from recovery.store.splitting import is_of_record, stamp_each, update_each
 
-LONGEST_WAIT = 30
+LONGEST_WAIT = round(LOST_MESSAGE.policy.maximum)
 """So many message timeouts: what can't be read is looked at again after them, and what lost its message many times."""
 DELAY: Document = {"$multiply": [{"$min": [number_of("$delay"), LONGEST]}, 1000]}
 """In milliseconds; ten years for one that is longer, which another program wrote: the sum would be none."""

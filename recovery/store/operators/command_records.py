@@ -11,6 +11,7 @@ from pymongo.collection import Collection
 from pymongo.database import Database
 from pymongo.errors import DuplicateKeyError
 
+from recovery.errors import DamagedRecord
 from recovery.records import (
     AuditEntry,
     Mark,
@@ -29,7 +30,7 @@ from recovery.store.clock import told_by
 from recovery.store.concerns import committed
 from recovery.store.driver_errors import translated
 from recovery.store.expressions import literal
-from recovery.store.record_reading import PROCESS_FIELDS, process_of, readable
+from recovery.store.record_reading import PROCESS_FIELDS, process_of, read, readable
 
 S = TypeVar("S", SavedSearch, SavedOperation)
 _MARKED: Document = {"$or": [{"removing": True}, {"redo": {"$exists": True}}, {"markerDue": True}]}
@@ -69,6 +70,11 @@ class AuditLog:
         return list(readable(AuditEntry, self._entries.find(query).sort("_id", -1).limit(limit)))
 
 
+def _in_version(saved: SavedSearch | SavedOperation) -> Document:
+    """What is still as it was read. A version that is missing was read as 0."""
+    return {"_id": saved.id, "version": {"$in": [0, None]} if saved.version == 0 else saved.version}
+
+
 @translated
 class Saved(Generic[S]):
     """A collection of what people saved under names.
@@ -79,7 +85,7 @@ class Saved(Generic[S]):
     _kind: ClassVar[type[SavedSearch] | type[SavedOperation]]
 
     def __init__(self, collection: Collection[Document]) -> None:
-        self._saved = committed(collection)
+        self._saved, self.name = committed(collection), collection.name
 
     def insert(self, new: S) -> bool:
         """Save a record under a new name; False: there is one of this name."""
@@ -93,12 +99,17 @@ class Saved(Generic[S]):
         """Save a record in the place of the one in the version that it holds, as the next; False: somebody was
         first."""
         document = to_document(new.evolve(version=new.version + 1))
-        changed = self._saved.replace_one({"_id": new.id, "version": new.version}, document)
+        changed = self._saved.replace_one(_in_version(new), document)
         return changed.modified_count == 1
 
     def remove(self, saved: S) -> bool:
         """Remove a record in this version; False: somebody was first."""
-        return self._saved.delete_one({"_id": saved.id, "version": saved.version}).deleted_count == 1
+        return self._saved.delete_one(_in_version(saved)).deleted_count == 1
+
+    def damage(self, name: str) -> DamagedRecord | None:
+        """Return what is wrong with a record of this name; None if there is none, or it can be read."""
+        found = read(self._kind, self._saved.find({"_id": name}))
+        return found.damaged[0] if found.damaged else None
 
     def all(self) -> dict[str, S]:
         """All that can be read, by name, as a majority has them. There are as many as people gave names."""

@@ -112,7 +112,7 @@ class Operations:
     def last_of(self, who: str) -> Operation | None:
         """The last operation that this one ordered, of those that can be read. Reads operations from the newest on,
         which are few."""
-        return next(readable(Operation, self._current.find({"who": who}).sort("_id", -1)), None)
+        return next(readable(Operation, self._committed.find({"who": who}).sort("_id", -1)), None)
 
     def overdue(self, limit: int) -> Read[Operation]:
         """Those whose deadline is past, the longest first. Index `deadline`."""
