@@ -49,7 +49,7 @@ CHECKS: tuple[tuple[str, Ask, tuple[str, ...]], ...] = (
     ("workers", live_workers.workers, (MONGODB,)),
     ("heartbeats", live_workers.heartbeats, (MONGODB, REDIS)),
     ("slots", live_workers.slots, (MONGODB,)),
-    ("spark worker", live_workers.spark_worker, (MONGODB,)),
+    ("spark", live_workers.spark_worker, (MONGODB,)),
     ("actors", untaken_tasks.actors, (MONGODB,)),
     ("calls", versions.calls, (MONGODB,)),
     ("pins", versions.pins, (MONGODB,)),

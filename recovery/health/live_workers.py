@@ -200,7 +200,7 @@ def judge_slots(workers: Sequence[Worker], freed: Sequence[FreedSlots], now: dat
 
 def spark_worker(resources: Resources) -> Check:
     """A worker serves Spark, in which the sweeps run that beat orders, if one ever has."""
-    name, every = "spark worker", resources.settings.sweep_interval
+    name, every = "spark", resources.settings.sweep_interval
     if not every:
         return ok(name, "not needed: RECOVERY_SWEEP_INTERVAL is 0, so beat orders no sweep")
     alive = resources.store.workers.spark_workers()

@@ -25,13 +25,13 @@ class Own(Valkey):
         """Have it end, and begin again with so many keys that it reads them for seconds."""
         with client(self) as asking:
             with asking.pipeline(transaction=False) as pipeline:
-                for n in range(10_000):
+                for n in range(20_000):
                     pipeline.set(f"key {n}", "x")
                 pipeline.execute()
             asking.config_set("appendfsync", "always")
             asking.set("last", 1)
         self.kill()
-        self.options = ("--key-load-delay", "400")  # µs; it looks at its connections after each 1,024 keys
+        self.options = ("--key-load-delay", "200")  # µs; it looks at its connections after each 1,024 keys
         self.start()
 
     def _command(self) -> Sequence[str | Path]:

@@ -23,7 +23,7 @@ from tests.health.conftest import asked, well
 from tests.waiting import wait_until
 from tests.world import World
 
-CHECK, WHY = "spark worker", "every sweep_interval"
+CHECK, WHY = "spark", "every sweep_interval"
 SHOP = """
 from recovery import Recovery
 
