@@ -63,7 +63,7 @@ def print_one(out: Console, resources: Resources, found: Progress) -> None:
     head = f"operation {operation.id}"
     style = STYLES.get(operation.state.value, "bold")
     out.print(Text.assemble((head, "bold"), "  ", operation.kind.value, "  ", (operation.state.value, style)))
-    out.print(Labelled([(Text(f"  {label}", style="bold"), text) for label, text in _rows(found)], 14))
+    out.print(Labelled([(Text(f"  {label}", style="bold"), text) for label, text in _rows(found)], 16))
     rows = sample(resources, operation)
     if rows:
         out.print()

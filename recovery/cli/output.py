@@ -181,7 +181,7 @@ class Labelled:
         room = max(MIN_TEXT, options.max_width - self._width)
         for label, text in self._rows:
             start = label.copy()
-            start.append(" " * max(1, self._width - label.cell_len))
+            start.append(" " * max(0, self._width - label.cell_len))
             # A word that is wider than the room is copied from here, and so not cut.
             for wrapped in wrap(text, room):
                 whole = Text.assemble(start, wrapped, overflow="ignore", no_wrap=True)

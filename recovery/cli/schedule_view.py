@@ -162,7 +162,7 @@ def print_one(out: Console, name: str, schedule: Schedule) -> None:
     word, reason = schedule.state, why(schedule)
     does = "starts" if schedule.orders is None else "orders"
     out.print(Text.assemble((name, "bold"), f" {does} {schedule.type}: ", (word, _STYLES[word])))
-    out.print(Labelled(_lines(schedule, reason)))
+    out.print(Labelled(_lines(schedule, reason), 14))
     found = settings(schedule)
     out.print("")
     print_rows(
