@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import select
 import signal
-import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,9 +69,11 @@ def up(
         raise InputError(f"--workers {workers}: which application? Give --app package.module:name, or set RECOVERY_APP")
     if mongo_port == redis_port:
         raise InputError(f"--mongo-port {mongo_port}, --redis-port {redis_port}: two servers can't have one port")
-    out, stop = console(), threading.Event()
+    out = console()
+    # A pipe and not an event: a handler that sets an event for which this thread waits just now would wait for itself.
+    stopped, stop = os.pipe()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, lambda *_: os.write(stop, b"."))
     stack = Stack(
         settings.data_dir, mongo_port=mongo_port, redis_port=redis_port, mongo_cache_gb=settings.mongo_cache_gb
     )
@@ -80,7 +83,7 @@ def up(
         out.print(f"logs in {stack.data_dir / 'logs'}", style="dim")
         children = _start_workers(stack, settings.app, wanted, out)
         out.print("running; Ctrl-C stops everything", style="green")
-        _watch(stack, children, stop, out)
+        _watch(stack, children, stopped, out)
         out.print("stopping")
 
 
@@ -93,9 +96,10 @@ def _start_workers(stack: Stack, app: str | None, workers: int, out: Console) ->
     return [*children, stack.start_beat(app)]
 
 
-def _watch(stack: Stack, children: list[ChildProcess], stop: threading.Event, out: Console) -> None:
-    """Wait for the end; tell of a worker that ends before. A server that ends ends all."""
-    while not stop.wait(LOOK_EVERY):
+def _watch(stack: Stack, children: list[ChildProcess], stopped: int, out: Console) -> None:
+    """Wait until a signal is written to the pipe `stopped`. Report workers that end before that. Raises
+    ServerUnavailable when a server ends."""
+    while not select.select([stopped], [], [], LOOK_EVERY)[0]:
         for child in [child for child in children if not child.running]:
             children.remove(child)
             lines = "\n  ".join(child.last_lines(10))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -258,6 +259,16 @@ def test_up_runs_a_cluster_until_it_is_interrupted(tmp_path: Path) -> None:
         assert up.wait(60) == 0
     wait_until(lambda: not any(alive(process) for process in started), 10, "the end of all that was started")
     assert all(is_free(port) for port in ports)
+
+
+def test_no_handler_of_a_signal_sets_an_event() -> None:
+    """It runs in the main thread, which may hold the event's lock just then, because it waits for it."""
+    sets = {
+        path.name
+        for path in (ROOT / "recovery").rglob("*.py")
+        if re.search(r"signal\.signal\([^)]*\.(set|wake|notify|put)\b", path.read_text())
+    }
+    assert sets == set()
 
 
 @pytest.mark.thorough
