@@ -126,7 +126,7 @@ def test_a_collection_of_what_is_not_old_yet_is_rehearsed(world: Ordering, run: 
     world.end_of(world.orders(1)[0])
     world.store.catch_up(10)
     told = run("start", "collect", "type:order ended:before(90d)", "--reason", "a rehearsal")
-    assert "removes     processes of the type order and that ended before 20" in told
+    assert "removes       processes of the type order and that ended before 20" in told
     operation = world.bring_on(world.store.operations.newest(1)[0])
     assert operation.state is OperationState.PLANNED
     assert "nothing is to be done: no process matches the selection" in run("show", str(operation.id))
