@@ -110,7 +110,7 @@ def test_a_collection_says_in_words_and_dates_what_it_removes(world: World) -> N
     assert ordered.returncode == 2 and "can be read in two ways" in ordered.stderr
     assert world.store.operations.newest(1) == []
     ordered = recovery("operation", "start", "collect", "type:order", "--reason", "space", env=env)
-    assert "removes     processes of the type order, if they are over" in ordered.stdout
+    assert "removes       processes of the type order, if they are over" in ordered.stdout
 
 
 def test_on_a_terminal_a_collection_asks_first(world: World) -> None:
