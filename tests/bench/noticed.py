@@ -1,4 +1,4 @@
-"""How long after a death a task runs again, with default settings: what README and docs/operations.md say.
+"""How long after a death a task runs again, with default settings: what README and docs/failures.md say.
 
     a process of the pool     SIGKILL to the one that runs the task; its parent sees it
     a worker                  SIGKILL to its whole group; a worker of the same host sees it

@@ -57,7 +57,7 @@ REASONS = {
     "mongo_uri": "Where `recovery up` starts MongoDB.",
     "database": "One database holds one cluster. Two clusters on one MongoDB take two names.",
     "shared_with": "Two applications on one database take each other's tasks, as a rule by accident. Each names the "
-    "other: see [applications](operations.md#applications-on-one-database).",
+    "other: see [applications](servers.md#applications-on-one-database).",
     "broker_url": "Where `recovery up` starts Valkey. Two clusters on one Redis take two database numbers.",
     "message_key": "For a Redis that others can write to: see [security](security.md).",
     "accept_unsigned": "What is not signed is what the key is for.",
@@ -191,7 +191,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "actor settings": lambda: preferences_table(ActorPreferences),
         "process type settings": lambda: preferences_table(ProcessTypePreferences),
     },
-    "operations.md": {"roles": roles.table},
+    "servers.md": {"roles": roles.table},
     "retry.md": {"own work": own_work_table},
 }
 

@@ -1,4 +1,4 @@
-"""MongoDB's roles for people to read and to run: a table of docs/operations.md, and deploy/mongodb/roles.js.
+"""MongoDB's roles for people to read and to run: a table of docs/servers.md, and deploy/mongodb/roles.js.
 
 Both are made from `recovery.store.roles`, which `recovery init --roles` and `recovery doctor` go by, and written by
 `python -m tests.docs.reference`.
