@@ -53,7 +53,8 @@ class ProcessQueries:
     def is_there(self, process_id: str, within: float = CERTAIN_TIMEOUT) -> bool:
         """Return whether this process exists, linearizably.
 
-        A committed read is not enough, because a new primary may not serve yet what its predecessor had acknowledged.
+        Reading what a majority has is not enough, because a new primary may not serve yet what its predecessor had
+        acknowledged.
 
         Args:
             process_id: The process.
