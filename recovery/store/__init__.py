@@ -1,9 +1,13 @@
-"""Every query and update of MongoDB, each named and described once; nobody else writes a filter.
+"""Every query and update of MongoDB. Each is defined and described once, in this package; no other package writes a
+filter.
 
-`Store` is the door: one attribute per collection. Updates are compare-and-sets whose filter holds the whole
-condition; deadlines are set by the database's clock (`$$NOW`), never a worker's. What was acknowledged to
-somebody is written with majority and journal, what a rule can restore with the primary's word alone; what somebody is
-told, or what has consequences, is read as a majority has it (`concerns`). Each query and update says which and why.
+`Store` is the entry point: it has one attribute for each part. Updates are compare-and-sets: their filter repeats the
+whole condition that the update was decided on. Deadlines are set by the database's clock (`$$NOW`), never by a worker's
+clock.
+
+Writes that somebody is told of are acknowledged by a majority and its journals. Writes that a recovery rule can repeat
+are acknowledged by the primary alone. Reads that are shown to somebody, or that lead to an irreversible step, use the
+read concern `majority` (see `concerns`). The docstring of each query and update names its concerns where they matter.
 """
 
 from __future__ import annotations
@@ -111,30 +115,30 @@ __getattr__ = exported(
 
 
 PORTION = 100
-"""Processes of which all records are read at once, if they are small."""
+"""Maximum number of processes whose records are read at once."""
 PORTION_TASKS = 20_000
-"""And so many tasks, about: their decisions take 40 MB."""
+"""Approximate maximum number of tasks that are read at once. Their decisions take 40 MB of memory."""
 TASK_BYTES = 50
-"""What a task takes in its graph, about."""
+"""Approximate bytes that one task takes in a graph."""
 
 
 def of_database(home: str) -> Any:
-    """Declare a part of the store that is made of the whole database."""
+    """Declare a part of the store that is constructed from the whole database."""
     return part(f"store.{home}", lambda store: (store._database,))
 
 
 def of_collection(home: str, collection: str) -> Any:
-    """Declare a part of the store that is made of one collection."""
+    """Declare a part of the store that is constructed from one collection."""
     return part(f"store.{home}", lambda store: (store._database[collection],))
 
 
 @translated
 class Store:
-    """The records in one MongoDB database. Connects at first use; not to be carried over a fork."""
+    """All records in one MongoDB database. Connects at first use. Must not be used across a fork."""
 
     layout: Layout = of_database("layout:Layout")
 
-    # The collections that starting, running and finishing processes reads and writes.
+    # The parts that start, run and finish processes.
     processes: Processes = of_collection("lifecycle.processes:Processes", schema.PROCESSES)
     tasks: Tasks = of_collection("lifecycle.tasks:Tasks", schema.TASKS)
     decisions: Decisions = part(
@@ -170,7 +174,7 @@ class Store:
     task_ends: TaskEnds = of_collection("lifecycle.task_ends:TaskEnds", schema.DECISIONS)
     schedules: Schedules = of_collection("lifecycle.schedules:Schedules", schema.SCHEDULES)
 
-    # The collections that operators' commands and repairs read and write.
+    # The parts for operators' commands and for repairs.
     interruptions: Interruptions = of_collection("operators.interruption_records:Interruptions", schema.INTERRUPTIONS)
     aborts: Aborts = of_database("operators.aborts:Aborts")
     restarts: RestartUpdates = part(
@@ -198,11 +202,11 @@ class Store:
     audit_log: AuditLog = of_collection("operators.command_records:AuditLog", schema.AUDIT_LOG)
     destruction: Destruction = of_database("operators.process_removals:Destruction")
 
-    # The queries that read across collections, for people and for rules.
+    # Queries across several collections, for people and for rules.
     exports: Exports = of_database("views.process_exports:Exports")
     imports: Imports = of_database("views.process_imports:Imports")
     pending: Pending = of_database("views.pending:Pending")
-    # As the rules have it, which take a queue that was polled so short a time ago for polled.
+    # The rules use the same `polled_within`, so both agree on which queues count as polled.
     waiting: Waiting = part(
         "store.views.waiting_tasks:Waiting",
         lambda store: (store._database, store.pending, store.queues, store._settings.polled_within),
@@ -231,77 +235,115 @@ class Store:
     def __init__(
         self, settings: Settings, within: float | None = None, version: Callable[[], str | None] = lambda: None
     ) -> None:
-        """With `within`, on connections of its own, each of whose answers comes within so many seconds or not at
-        all. `version` returns the version of the application that uses it; None if there is none."""
+        """Open the store; the connection is made at first use.
+
+        Args:
+            settings: The address and name of the database, and the timeouts of messages and polls.
+            within: Seconds in which every connection and every answer must come. If given, the store has connections of
+                its own. By default it uses this process's shared client and its timeouts; see `client`.
+            version: Returns the version of the application that uses the store, or None if it has none. Claims record
+                this version.
+        """
         opened = client(settings.mongo_uri, within)
         self._database: Database[Document] = concerns.named(opened, settings.database)
         self._clock = DatabaseClock(self._database)
         self._settings, self._version = settings, version
 
     def clear_graph_deadlines(self, process_ids: Iterable[str], *, overdue: bool = False) -> int:
-        """Take the deadline off complete graphs, and off those that failed, of these processes as far as a majority has
-        them as ended: an end that is taken back would have nobody look at the graph. `overdue`: see
-        `Graphs.clear_deadlines`."""
-        over = self.processes.committed_over(process_ids)
-        return self.graphs.clear_deadlines(over, overdue=overdue) if over else 0
+        """Clear the deadlines of complete and failed graphs whose processes have ended. Return how many were cleared.
+
+        Only processes that a majority has as ended are considered. Otherwise a failover could undo the end of a
+        process, and nobody would look at its graph again.
+
+        Args:
+            process_ids: Processes whose graphs are considered.
+            overdue: Clear only deadlines that are past; see `Graphs.clear_deadlines`.
+        """
+        ended_ids = self.processes.committed_over(process_ids)
+        return self.graphs.clear_deadlines(ended_ids, overdue=overdue) if ended_ids else 0
 
     def forget_workers(self, worker_ids: Sequence[str]) -> int:
-        """Forget workers that are gone and whose claims were seen to, but not what they told of queues; how many were
-        there. Cut off, it is done again: their records are the last that goes."""
+        """Remove the records of dead workers whose claims were requeued. Return how many records existed.
+
+        What they reported about queues is first added to the queues' own records. May be run again if it was
+        interrupted, because the workers' records are removed last.
+        """
         self.queues.fold(worker_ids)
         return self.workers.remove(worker_ids)
 
     def snapshots(self, process_ids: Sequence[str]) -> list[Snapshot]:
-        """All records of these processes, as rules look at them, as they are now: for repairs, which compare and
-        set."""
+        """Return all records of these processes as the primary has them now, in the form that rules read.
+
+        For repairs, whose writes are compare-and-sets.
+        """
         from recovery.store.views import snapshots
 
         return snapshots.load(self._database, process_ids, concerns.current)
 
     def catch_up(self, seconds: float) -> None:
-        """Wait up to so many seconds until a majority has what the primary has now: what was written a moment ago is
-        then read as committed. Raises StoreUnavailable if the majority lags behind."""
+        """Wait until a majority has everything that the primary has now, so that `committed` reads see recent writes.
+
+        Args:
+            seconds: Maximum time to wait.
+
+        Raises:
+            StoreTimeout: The majority still lags behind after `seconds`.
+        """
         with pymongo.timeout(seconds):
             self.decisions.catch_up()
 
     def snapshot_pages(
         self, process_ids: Iterable[str], *, committed: bool = False, thorough: Container[str] = ()
     ) -> Iterator[list[Snapshot]]:
-        """The same of any number of processes, as many at a time as may be held in memory at once. `committed`: as a
-        majority has them, for people. `thorough`: those of which damage is looked for in what no rule reads as well;
-        they may be added while this goes on."""
+        """Yield the snapshots of any number of processes, in pages that fit into memory.
+
+        Args:
+            process_ids: The processes.
+            committed: Read what a majority has, for people, instead of what the primary has.
+            thorough: Processes whose records are also checked for damage in fields that no rule reads. The caller may
+                add ids while it iterates.
+        """
         concern = concerns.committed if committed else concerns.current
         from recovery.store.views import snapshots
 
         for portion in self.portions(process_ids):
-            left = portion
-            while left:
-                page = snapshots.load(self._database, left, concern, PORTION_TASKS, thorough)
+            remaining = portion
+            while remaining:
+                page = snapshots.load(self._database, remaining, concern, PORTION_TASKS, thorough)
                 yield page
                 read = {snapshot.process_id for snapshot in page}
-                left = [process_id for process_id in left if process_id not in read]
+                remaining = [process_id for process_id in remaining if process_id not in read]
 
     def portions(self, process_ids: Iterable[str]) -> Iterator[list[str]]:
-        """These processes, in portions whose snapshots may be held in memory at once: up to PORTION, fewer where they
-        are large. One query for each PORTION, and one more where there are graphs missing."""
+        """Yield these process ids in portions whose snapshots fit into memory: at most PORTION, fewer if processes are
+        large.
+
+        Costs one query for each PORTION, and a second one if some processes have no graph.
+        """
         from recovery.store.splitting import batches, portions
 
-        for page in batches(process_ids, PORTION):
-            sizes = self.graphs.sizes(page)
-            counts = self.decisions.counts([key for key in page if key not in sizes])
-            weights = {key: sizes[key] // TASK_BYTES if key in sizes else counts[key] for key in page}
+        for batch in batches(process_ids, PORTION):
+            sizes = self.graphs.sizes(batch)
+            counts = self.decisions.counts([process_id for process_id in batch if process_id not in sizes])
+            weights = {
+                process_id: sizes[process_id] // TASK_BYTES if process_id in sizes else counts[process_id]
+                for process_id in batch
+            }
             yield from portions(weights, PORTION_TASKS)
 
     def is_away(self) -> bool:
-        """Whether the driver saw no primary when it looked last, and found a member broken. Asks nobody: who has not
-        asked yet knows nothing, and while members elect one they are there."""
-        seen = self._database.client.topology_description
-        if seen.topology_type_name == "ReplicaSetWithPrimary":  # ten times as fast as what follows
+        """Return whether the driver last saw no primary and had an error with at least one member.
+
+        Asks no server. False as long as this process has not connected yet, and during an election between reachable
+        members.
+        """
+        topology = self._database.client.topology_description
+        if topology.topology_type_name == "ReplicaSetWithPrimary":  # much faster than the check below
             return False
-        return not seen.has_writable_server() and any(
-            server.error is not None for server in seen.server_descriptions().values()
+        return not topology.has_writable_server() and any(
+            server.error is not None for server in topology.server_descriptions().values()
         )
 
     def now(self) -> datetime:
-        """The database's time: what deadlines are compared with."""
+        """Return the database's time, which deadlines are compared with."""
         return self._clock.now()

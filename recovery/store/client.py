@@ -1,9 +1,9 @@
-"""Connections to MongoDB: one client per process and address, checked once.
+"""Connections to MongoDB: one client per operating-system process and address.
 
-A client must not cross a fork: after one, the child makes its own. pymongo is told not to try writes again: the server
-would keep a record of each for that, a tenth of what a task costs, and ours is the better retry. Every step may run
-twice, lost replies included, so what somebody waits for is tried again for as long as it may be useful
-(`engine.outages`), and the rest is found overdue.
+A client must not be used across a fork: the child process makes its own client. pymongo's own retry of writes is turned
+off (`retryWrites=False`), because the server would store a record for each write. Instead this project retries: every
+step may run twice, also after a lost reply. Steps that a thread waits for are retried in place (`engine.outages`); all
+others are found by their overdue deadlines.
 """
 
 from __future__ import annotations
@@ -38,28 +38,32 @@ from recovery.store.driver_errors import is_transient
 
 Document = dict[str, Any]
 OLDEST_SERVER = (6, 0)
+"""Oldest supported version of MongoDB (major, minor)."""
 ASK_TIMEOUT_MS = 1000
-"""Of a server that answered a moment ago, to be asked what it is."""
+"""Milliseconds to wait for a server that answered a moment ago."""
 
 
 def client(uri: str, within: float | None = None) -> MongoClient[Document]:
-    """This process's client for `uri`; with `within` another one, whose connections are closed where they are not
-    made, or not answered, within so many seconds."""
+    """Return this process's shared client for `uri`.
+
+    With `within` the client is another one, which gives up connecting and waiting for an answer after this many
+    seconds.
+    """
     return _client(uri, os.getpid(), within)
 
 
 @lru_cache(maxsize=8)
 def _client(uri: str, _pid: int, within: float | None = None) -> MongoClient[Document]:
-    # Given as options they would win over what the address says.
+    # Only defaults that the address does not set: options of `MongoClient` would override the address.
     defaults: dict[str, Any] = {
-        # A failover takes some 10 s.
+        # A failover takes about 10 s.
         "serverSelectionTimeoutMS": 20_000,
         "retryWrites": False,
-        # A primary that is frozen, or whose machine is gone, breaks no connection. pymongo gives up those to it once it
-        # did not answer for both of these together; by its defaults that is 30 s.
+        # A frozen primary, or one whose machine is gone, closes no connection. pymongo closes its connections once the
+        # primary has not answered for the sum of these two times; with pymongo's defaults this is 30 s.
         "heartbeatFrequencyMS": 5_000,
         "connectTimeoutMS": 5_000,
-        # Asked at each choice of a server, so that who comes to a mongos is told, whether it was checked before or not.
+        # Called whenever pymongo selects a server, so a mongos is reported even if the address was not checked before.
         "server_selector": partial(no_mongos, uri),
     }
     options: dict[str, Any] = {name: value for name, value in defaults.items() if name.lower() not in uri.lower()}
@@ -68,24 +72,28 @@ def _client(uri: str, _pid: int, within: float | None = None) -> MongoClient[Doc
         options |= {
             "serverSelectionTimeoutMS": limit,
             "socketTimeoutMS": limit,
-            # Once to connect, and once for the first answer.
+            # Half of the limit to connect, the other half for the first answer.
             "connectTimeoutMS": limit // 2,
-            # Asked now and then instead of told at once: one connection less to each member.
+            # Poll instead of streaming: this saves one connection to each member.
             "serverMonitoringMode": "poll",
             "connect": False,
         }
-    # MongoDB's dates go further than Python's. One that does would be an error of the whole page that it is in: it is
-    # read as the last that there is, or the first.
+    # MongoDB's dates exceed the range of Python's. Such a date would make a whole page unreadable, so it is clamped to
+    # Python's first or last date.
     return open_client(uri, tz_aware=True, datetime_conversion="DATETIME_CLAMP", appname="recovery-workers", **options)
 
 
 def open_client(uri: str, **options: Any) -> MongoClient[Document]:
-    """A client with these options, or SettingsError for an address that pymongo can't use."""
+    """Return a client with these options.
+
+    Raises:
+        SettingsError: pymongo can't use the address.
+    """
     if (tls := certificates.of_mongodb(uri)) is not None:
         tls.check()
     try:
         with warnings.catch_warnings():
-            # By itself it passes over an option that it doesn't know, or whose value can't be.
+            # By default pymongo only warns about an unknown option or an invalid value, and ignores it.
             warnings.simplefilter("error", UserWarning)
             return MongoClient(uri, **options)
     except (PyMongoError, LookupError, ValueError, TypeError, OSError, UserWarning) as error:
@@ -93,15 +101,31 @@ def open_client(uri: str, **options: Any) -> MongoClient[Document]:
 
 
 def wait_for_no_monitor() -> None:
-    """End this process without waiting for pymongo's monitors, which look up twice a second: half of a short command's
-    time. They are daemons, and nothing of ours is on their connections."""
+    """Let this process exit without joining pymongo's monitor threads.
+
+    The monitors wake up twice a second, so joining them takes half the time of a short command. They are daemon
+    threads, and none of their connections carries our commands.
+    """
     if (shutdown := getattr(monitor, "_shutdown_resources", None)) is not None:
         atexit.unregister(shutdown)
 
 
 def check_server(uri: str, timeout: float = 5.0) -> None:
-    """Raise ServerUnavailable, ServerRefused, ServerTooOld, ServerUnfit or ServerSharded unless the server at `uri`
-    answers and can serve us."""
+    """Check that the server at `uri` answers and is usable.
+
+    Args:
+        uri: Address of MongoDB.
+        timeout: Seconds to wait for a primary.
+
+    Raises:
+        ServerUnavailable: No server answers, or it is not in a replica set.
+        PrimaryUnavailable: Members answer, but none is a primary.
+        ServerRefused: The server refuses the user.
+        CertificateRefused: TLS fails with every member.
+        ServerTooOld: The server is older than OLDEST_SERVER.
+        ServerUnfit: The servers belong to another replica set.
+        ServerSharded: The server is a mongos.
+    """
     with open_client(uri, serverSelectionTimeoutMS=int(timeout * 1000)) as probe:
         try:
             hello = probe.admin.command("hello")
@@ -109,8 +133,8 @@ def check_server(uri: str, timeout: float = 5.0) -> None:
         except PyMongoError as error:
             raise _refused_or_away(uri, error, probe.topology_description) from None
     if tuple(version[:2]) < OLDEST_SERVER:
-        found = ".".join(map(str, version[:3]))
-        raise ServerTooOld(f"MongoDB at {public(uri)} is {found}; 6.0 or newer is needed: upgrade it")
+        version_text = ".".join(map(str, version[:3]))
+        raise ServerTooOld(f"MongoDB at {public(uri)} is {version_text}; 6.0 or newer is needed: upgrade it")
     if hello.get("msg") == "isdbgrid":
         raise sharded(uri)
     if "setName" not in hello:
@@ -125,21 +149,23 @@ def _standalone(uri: str) -> ServerUnavailable:
 
 
 def _refused_or_away(uri: str, error: PyMongoError, known: TopologyDescription) -> ServerError:
-    """What it means that a server did not answer, by what is known of its members."""
+    """Return the error that explains why a server did not answer, by what pymongo knows about the members."""
     if isinstance(error, OperationFailure) and not is_transient(error):
-        said = told((error.details or {}).get("errmsg", error), uri).rstrip(".")
+        reason = told((error.details or {}).get("errmsg", error), uri).rstrip(".")
         return ServerRefused(
-            f"MongoDB at {public(uri)} refuses: {said}. Check the user, password and authSource in RECOVERY_MONGO_URI"
+            f"MongoDB at {public(uri)} refuses: {reason}. Check the user, password and authSource in RECOVERY_MONGO_URI"
         )
-    if answering := [f"{host}:{port}" for (host, port), one in known.server_descriptions().items() if one.is_readable]:
+    if answering := [
+        f"{host}:{port}" for (host, port), server in known.server_descriptions().items() if server.is_readable
+    ]:
         return PrimaryUnavailable(
-            f"MongoDB at {public(uri)} has no primary that answers here; members that do: "
+            f"MongoDB at {public(uri)} has no primary that answers here; members that answer: "
             f"{', '.join(sorted(answering))}. "
-            "An election takes up to 12 s; if it stays, `recovery doctor` tells which members reach each other"
+            "An election takes up to 12 s; if it takes longer, `recovery doctor` shows which members reach each other"
         )
-    if not known.server_descriptions():  # pymongo forgets servers that are not of the set that the address names
+    if not known.server_descriptions():  # pymongo drops servers that are not in the replica set of the address
         return _of_another_set(uri, error)
-    if any(one.server_type_name == "RSGhost" for one in known.server_descriptions().values()):
+    if any(server.server_type_name == "RSGhost" for server in known.server_descriptions().values()):
         return ServerUnavailable(
             f"MongoDB at {public(uri)} is of no replica set yet, or was removed from it: run rs.initiate() once, or "
             "rs.add() on the set's primary"
@@ -155,19 +181,19 @@ def _refused_or_away(uri: str, error: PyMongoError, known: TopologyDescription) 
 
 
 def _of_another_set(uri: str, error: PyMongoError) -> ServerError:
-    """What the servers of an address are whose `replicaSet` names another set than theirs."""
+    """Return the error for an address whose `replicaSet` names another replica set than its servers belong to."""
     parts = read(uri)
     wanted = next((value for name, value in parts.options if name.lower() == "replicaset"), "") if parts else ""
-    for place in parts.hosts.split(",") if parts is not None and parts.scheme == "mongodb" else ():
+    for host in parts.hosts.split(",") if parts is not None and parts.scheme == "mongodb" else ():
         try:
-            # Outside of the caller's time limit, which the first question has used up.
-            name = Context().run(_set_name, direct(uri, place))
+            # In a fresh context, because the first question has used up the caller's time limit.
+            name = Context().run(_set_name, direct(uri, host))
         except PyMongoError:
-            continue  # another one may answer
+            continue  # another server may answer
         if name is None:
             return _standalone(uri)
         return ServerUnfit(
-            f"MongoDB at {public(uri)} is of another replica set: {place} is of {name!r}, and the address has "
+            f"MongoDB at {public(uri)} is of another replica set: {host} is of {name!r}, and the address has "
             f"replicaSet={wanted}. Correct replicaSet in RECOVERY_MONGO_URI"
         )
     return ServerUnfit(
@@ -177,42 +203,49 @@ def _of_another_set(uri: str, error: PyMongoError) -> ServerError:
 
 
 def _set_name(uri: str) -> str | None:
-    """The replica set that a server is of. Raises PyMongoError."""
+    """Return the name of a server's replica set, or None for a standalone server. Raises PyMongoError."""
     with open_client(uri, serverSelectionTimeoutMS=ASK_TIMEOUT_MS) as probe:
         name: str | None = probe.admin.command("hello").get("setName")
         return name
 
 
 def _reason(uri: str, error: PyMongoError) -> str:
-    """What a driver says, without all that it knows of the servers."""
+    """Return the text of a driver's error without its description of all servers."""
     return told(error, uri).split(", Timeout:")[0].split(" (configured timeouts:")[0][:300].rstrip(".")
 
 
 def _fault(known: TopologyDescription, tls: certificates.Tls | None) -> str | None:
-    """What doesn't fit of certificates, where that is so with every member: one that is away may serve us yet."""
+    """Return what is wrong with TLS, or None unless it is wrong with every member.
+
+    A member without an error, or without a fault of TLS, may still become usable.
+    """
     faults = {}
     for (host, port), member in known.server_descriptions().items():
         if member.error is None or port is None:
             return None
-        place = host, port
-        found = handshake.speaks_tls(place, certificates.MONGODB) if tls is None else handshake.fault(place, tls)
-        if found is None:
+        address = host, port
+        fault = handshake.speaks_tls(address, certificates.MONGODB) if tls is None else handshake.fault(address, tls)
+        if fault is None:
             return None
-        faults[f"{host}:{port}"] = found
-    member_name, first = next(iter(faults.items()))
-    return f"{f' ({member_name})' if len(faults) > 1 else ''} {first.what}. {first.advice}"
+        faults[f"{host}:{port}"] = fault
+    member_name, first_fault = next(iter(faults.items()))
+    return f"{f' ({member_name})' if len(faults) > 1 else ''} {first_fault.what}. {first_fault.advice}"
 
 
 def no_mongos(uri: str, servers: Sequence[Any]) -> Sequence[Any]:
-    """All of these, of pymongo's descriptions of servers, since each is good enough. Raises ServerSharded."""
+    """Return all of these server descriptions: a `server_selector` that accepts every server but a mongos.
+
+    Raises:
+        ServerSharded: The server is a mongos.
+    """
     if servers and servers[0].server_type_name == "Mongos":
         raise sharded(uri)
     return servers
 
 
 def sharded(uri: str) -> ServerSharded:
-    """That at this address is a mongos."""
+    """Return the error for an address of a mongos."""
     return ServerSharded(
-        f"MongoDB at {public(uri)} is a mongos: processes are kept in one replica set, since sharding is not tried. "
-        "Give the address of a replica set; what one can't carry goes to several, each with workers of its own"
+        f"MongoDB at {public(uri)} is a mongos: processes are kept in one replica set; sharding is not supported. "
+        "Give the address of a replica set; for more load use several replica sets, each with workers of its own"
     )

@@ -1,12 +1,12 @@
-"""What each collection is: the class of its records, its validator and its indexes. `layout` makes them.
+"""The definition of each collection: the class of its records, its validator and its indexes. `layout` creates them.
 
-All indexes of processes' records are partial but for `_id` and `type`: they hold what is live (or odd), not what
-exists. The validators refuse a live record without a deadline, so our own code can't write one. The index
-`deadlineMissing` finds those that another program wrote; while all is well it is empty and costs nothing.
+Except for `_id` and `type`, all indexes on the records of processes are partial: they contain only live or exceptional
+records, so their size does not depend on how many records exist. The validators refuse a live record without a
+deadline, so our own code can't write one. The index `deadlineMissing` finds such records if another program wrote them.
+It is empty while all is well.
 
-Collections are plain, not clustered on `_id`. A clustered one reads a range 1.35 times as fast, but MongoDB 6.0
-answers `_id: {$in: [...]}` on it with a scan of the whole collection (100,000 documents examined for 1,000 ids,
-where the `_id` index examines 1,000), and every batch of ours is such a query.
+The collections are not clustered on `_id`. MongoDB 6.0 answers `_id: {$in: [...]}` on a clustered collection by
+scanning all of it, and every batch here is such a query.
 """
 
 from __future__ import annotations
@@ -76,8 +76,9 @@ from recovery.store.schema import (
 )
 
 LEVEL = "moderate"
-"""MongoDB's level of validation. A record that is damaged already can still be changed: with `strict` a field that
-nobody needs would keep a task from being claimed, finished or postponed."""
+"""MongoDB's level of validation. With `moderate` a record that is already invalid can still be updated. With `strict`
+one damaged field would prevent the claim, the finish and the postponement of its task.
+"""
 
 _DATE = {"$type": "date"}
 _LIVE = [state.value for state in LIVE_DECISIONS]
@@ -112,15 +113,15 @@ KINDS: dict[str, type[Record]] = {
 _LIVE_HAS_DEADLINE: dict[str, Document] = {
     PROCESSES: {"$or": [{"state": {"$ne": ProcessState.RUNNING.value}}, {"recoveryTime": _DATE}]},
     DECISIONS: {
-        # Without a record of its id an upsert is refused (`finish_and_claim`), since this is not what it would make.
+        # Also refuse a decision without an actor or a state.
         "actor": {"$ne": None},
         "state": {"$ne": None},
         "$or": [{"state": {"$nin": _LIVE}}, {"recoveryTime": _DATE}],
     },
-    # A graph is at rest once it is complete, or once it can't go on since a task of it failed or it was aborted.
+    # A graph is at rest once it is complete, failed or aborted.
     GRAPHS: {"$or": [{"notFinished": {}}, {"failed": {"$ne": {}}}, {"aborted": True}, {"recoveryTime": _DATE}]},
     WORKERS: {"recoveryTime": _DATE},
-    # At rest once it has ended, and while an operator has it paused or its own failures have it disabled.
+    # A schedule is at rest once it has ended, and while an operator has paused it or its own failures have disabled it.
     SCHEDULES: {
         "$or": [
             {"recoveryTime": _DATE},
@@ -131,7 +132,7 @@ _LIVE_HAS_DEADLINE: dict[str, Document] = {
     OPERATION_RANGES: {"$or": [{"state": {"$ne": RangeState.OPEN.value}}, {"recoveryTime": _DATE}]},
 }
 
-# No field of a wrong type. What is in arrays is not looked at: each write would pay for it.
+# Refuse fields of a wrong type. Elements of arrays are not checked, because every write would pay for it.
 VALIDATORS: dict[str, Document] = {
     name: {"$nor": wrong_types(kind, entries=False), **_LIVE_HAS_DEADLINE.get(name, {})} for name, kind in KINDS.items()
 }
@@ -155,26 +156,24 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
                 "partialFilterExpression": {"recoveryTime": None, "state": ProcessState.RUNNING.value},
             },
         ),
-        # Of what was replaced.
+        # The custom ids that processes had before others replaced them.
         (
             [("formerCustomId", 1)],
             {"name": "formerCustomId", "partialFilterExpression": {"formerCustomId": {"$exists": True}}},
         ),
-        # Of processes without labels it costs nothing.
+        # Processes without labels are not in this index.
         (
             [("labels", 1), ("_id", 1)],
             {"name": "labels", "partialFilterExpression": {"labels": {"$exists": True}}},
         ),
-        # Few, one hopes; what finished well is not in it.
+        # Processes that finished are not in this index.
         (
             [("state", 1), ("_id", 1)],
             {"name": "unsuccessful", "partialFilterExpression": {"state": {"$in": _UNSUCCESSFUL}}},
         ),
-        # For searches and lists, whose pages are in order of id. Without them a page of what runs, or of a type that is
-        # rare, goes through all that exists: 0.13 s for 200,000 processes. What both cost: 3 % of a process of one
-        # task from start to end, within noise, and nothing at all of a requeue; 4 and 1 µs of a process that is
-        # inserted and ended by the thousand, 20 % of that; and 20 bytes for each process that exists. The type is at
-        # the end of the first, so that what runs is gone through in the index alone.
+        # For searches and lists, whose pages are in the order of `_id`. Without these two indexes a page of running
+        # processes, or of a rare type, would scan the whole collection. `type` is the last key of the first index so
+        # that running processes can be listed from the index alone.
         (
             [("state", 1), ("_id", 1), ("type", 1)],
             {"name": "running", "partialFilterExpression": {"state": ProcessState.RUNNING.value}},
@@ -184,12 +183,10 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
     DECISIONS: [
         _DEADLINE,
         ([("worker", 1)], {"name": "worker", "partialFilterExpression": {"worker": {"$exists": True}}}),
-        # What it costs: nothing that can be told from noise where one task is queued or claimed (0 to 2 % of the
-        # write), 15 % where lost messages are queued again, a thousand at once; and since it has what waits for other
-        # tasks as well, 10 µs for each task that is made, beside some 2 ms that the whole of it costs. Without it each
-        # look at what waits would read all that is live: 2 s for a million, and every worker's metrics ask every few
-        # seconds; and what waits for other tasks is not even among that. `state` comes first, since only a filter that
-        # the keys answer lets MongoDB leap from actor to actor.
+        # Contains all tasks that are not claimed, including those that wait for other tasks. Without it each query for
+        # waiting tasks would read all live decisions, and the metrics of every worker ask every few seconds. `state` is
+        # the first key, because MongoDB can skip from actor to actor (a distinct scan) only if the keys of the index
+        # answer the filter.
         (
             [("state", 1), ("actor", 1), ("queuedAt", 1)],
             {"name": "pending", "partialFilterExpression": {"state": {"$in": _UNTAKEN}}},
@@ -201,7 +198,7 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
                 "partialFilterExpression": {"recoveryTime": None, "state": {"$in": _LIVE}},
             },
         ),
-        # Of tasks that wait for a newer worker. While there are none it costs nothing.
+        # Tasks that wait for a newer worker. The index is empty while there are none.
         (
             [("actor", 1)],
             {
@@ -212,24 +209,24 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
     ],
     GRAPHS: [
         _DEADLINE,
-        # Of processes of which something was repaired.
+        # Processes with at least one repaired record.
         (
             [("repaired.rule", 1)],
             {"name": "repaired", "partialFilterExpression": {"repaired.rule": {"$exists": True}}},
         ),
     ],
-    # Not partial: the collection holds only what is broken.
+    # Not partial: the collection contains only broken tasks.
     INTERRUPTIONS: [
         ([("type", 1), ("actor", 1), ("kind", 1), ("fingerprint", 1)], {"name": "group"}),
         ([("fingerprint", 1)], {"name": "fingerprint"}),
     ],
-    # Those that were cleared are removed by MongoDB.
+    # MongoDB removes cleared markers after KEPT_MARKERS seconds.
     MARKERS: [([("clearedAt", 1)], {"name": "cleared", "expireAfterSeconds": KEPT_MARKERS})],
     WORKERS: [_DEADLINE],
     SCHEDULES: [_DEADLINE],
     OPERATIONS: [
         _DEADLINE,
-        # Of what schedules ordered: each slot once.
+        # Unique, so each occurrence of a schedule orders at most one operation.
         ([("slot", 1)], {"name": "slot", "unique": True, "partialFilterExpression": {"slot": {"$exists": True}}}),
     ],
     OPERATION_RANGES: [
@@ -239,7 +236,7 @@ INDEXES: dict[str, list[tuple[Any, Document]]] = {
         ),
         ([("at", 1)], {"name": "old", "expireAfterSeconds": KEPT_RESULTS}),
     ],
-    # What was found on a process, whichever operation found it, and on which processes a rule found something.
+    # To find the results of all operations for one process, and the processes on which one rule found something.
     OPERATION_RESULTS: [
         ([("process", 1)], {"name": "process"}),
         ([("rules", 1), ("process", 1)], {"name": "rules"}),

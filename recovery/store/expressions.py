@@ -1,4 +1,9 @@
-"""Small pieces of MongoDB's query language that the collections' modules share."""
+"""Expressions and filters of MongoDB's query language that several modules share.
+
+All times are the database's (`$$NOW`). Durations in expressions are milliseconds; parameters named `seconds` are
+seconds. Another program may write any value into a field, and one failing expression would make a whole batch fail. So
+expressions on fields that we add to or compute with accept values of every type.
+"""
 
 from __future__ import annotations
 
@@ -16,178 +21,216 @@ if TYPE_CHECKING:
 Expression = dict[str, Any]
 
 OVERDUE: Expression = {
-    # Without $exists the partial index is not used and the whole collection is read.
+    # Without $exists MongoDB does not use the partial index, and reads the whole collection.
     "recoveryTime": {"$exists": True},
     "$expr": {"$lte": ["$recoveryTime", "$$NOW"]},
 }
-"""The deadline is past by the database's clock."""
+"""Filter: the deadline is past."""
 NOT_DUE: Expression = {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", "$$NOW"]}}
-"""The deadline is to come by the database's clock."""
+"""Filter: the deadline is in the future."""
 
 
 def after(seconds: float) -> Expression:
-    """Return a time this many seconds from now, by the database's clock."""
+    """Return the time this many seconds from now."""
     return {"$add": ["$$NOW", round(seconds * 1000)]}
 
 
 ALIVE: Expression = {"$and": [{"$gt": ["$recoveryTime", "$$NOW"]}, {"$lt": ["$recoveryTime", after(SILENCE_FAR_OFF)]}]}
-"""A worker lives: its deadline is to come, and one that it may have written. While a clock that was far ahead is set
-back none lives by this, until its next heartbeat."""
+"""Condition: a worker is alive, because its deadline is in the future, and no further than a worker can have set it.
+After a clock that was far ahead is set back, no worker counts as alive until its next heartbeat.
+"""
 
 
 def near_now(moment: str, seconds: float) -> Expression:
-    """Whether a moment is a date not so long ago. One that is to come for less than that counts too: a clock was set
-    back since, or another member is the primary now; one further off says nothing."""
+    """Return a condition: `moment` is a date within this many seconds before or after now.
+
+    A date in the near future counts, because the clock may have been set back, or another server may have become
+    primary. A date further ahead is not trusted.
+    """
     return {"$and": [{"$gt": [moment, after(-seconds)]}, {"$lt": [moment, after(seconds)]}]}
 
 
 def latest_past(*moments: Any) -> Expression:
-    """The last of these moments that is a date and not still to come; null if there is none."""
+    """Return the latest of these moments that is a date and not in the future, or null."""
     return {"$max": [_until("$$NOW", moment) for moment in moments]}
 
 
 def read_past(*fields: str) -> Expression:
-    """A stage that reads these fields so: `past_or_null`."""
+    """Return a stage that replaces each of these fields by `past_or_null`."""
     return {"$set": {field: past_or_null(f"${field}") for field in fields}}
 
 
 def past_or_null(moment: Any) -> Expression:
-    """For readers: a date that is not still to come, and null for what else is there."""
-    # A query has one time, and what it reads may have been written while it waited: by so much may that be later.
+    """Return the date if it is at most 1 s in the future, else null. For queries."""
+    # `$$NOW` is fixed when a query begins. What the query reads may have been written up to 1 s later, while it waited.
     return _until(after(1.0), moment)
 
 
 def _until(end: Any, moment: Any) -> Expression:
+    """Return `moment` if it is a date up to `end`, else null."""
     return {"$cond": [{"$and": [{"$eq": [{"$type": moment}, "date"]}, {"$lte": [moment, end]}]}, moment, None]}
 
 
 def date_of(field: str | Expression, otherwise: Any = "$$NOW") -> Expression:
-    """A field's date; something else where another program put what is none. One value that can't be worked with would
-    be an error for the whole batch that it is in."""
+    """Return the date in a field, or `otherwise` if the field holds no date."""
     return {"$cond": [{"$eq": [{"$type": field}, "date"]}, field, otherwise]}
 
 
 def past_of(field: str | Expression) -> Expression:
-    """The same, and now for one that is still to come: it is none of ours, and may be so far off that nothing can be
-    added to it."""
+    """Return the date in a field, but at most now; now if the field holds no date.
+
+    A date in the future was not written by this project, and may be so far ahead that adding to it would fail.
+    """
     return {"$min": [date_of(field), "$$NOW"]}
 
 
 def number_of(field: str, otherwise: float = 0) -> Expression:
-    """A field's number, 0 or more; something else where there is none."""
-    # NaN is less than all numbers.
+    """Return the number in a field if it is at least 0, or `otherwise` if the field holds no such number."""
+    # MongoDB orders NaN below all numbers, so this excludes NaN too.
     usable = {"$and": [{"$isNumber": field}, {"$gte": [field, 0]}]}
     return {"$cond": [usable, field, otherwise]}
 
 
 FIRST_QUEUED: Expression = date_of("$enqueuedAt")
-"""When a task was first queued; now, if it is being queued for the first time."""
+"""When a task was first queued, or now if this update queues it for the first time."""
 
 _FIRST_QUEUED_BY_NOW: Expression = past_of("$enqueuedAt")
 
 
 def idle_time(seconds: str) -> Expression:
-    """A record's own time, in milliseconds; ten years for one that is longer, which an older version took."""
+    """Return a record's idle timeout in milliseconds, from a field in seconds: at most ten years, and 60 s if the field
+    holds no number.
+
+    Earlier versions accepted longer timeouts.
+    """
     return {"$multiply": [{"$min": [number_of(seconds, 60), LONGEST]}, 1000]}
 
 
 def age(since: str) -> Expression:
-    """How long ago a date of a record is, in milliseconds; 0 without one, and at most ten years."""
-    # Of two dates: what is further off than milliseconds can tell is an error.
+    """Return the milliseconds since a date of a record: 0 without a date, and at most ten years."""
+    # Limit the date before subtracting, because a difference that exceeds the range of milliseconds is an error.
     passed = {"$subtract": ["$$NOW", {"$max": [past_of(since), after(-LONGEST)]}]}
     return {"$min": [passed, LONGEST * 1000]}
 
 
 def by_policy(policy: Backoff, failures: Expression, unit: float) -> Expression:
-    """The delay of a policy after so many failures in a row besides the first, in milliseconds; its durations are in
-    units of so many seconds."""
-    # Of a larger exponent the power is no number any more.
-    most = 0 if policy.coefficient == 1 else math.ceil(math.log(policy.maximum / policy.initial, policy.coefficient))
-    growth = {"$pow": [policy.coefficient, {"$min": [most, {"$max": [0, failures]}]}]}
+    """Return the delay of a policy in milliseconds, after `failures` failures beyond the first one in a row.
+
+    Args:
+        policy: Gives the initial delay, the coefficient and the maximum.
+        failures: Number of delays before this one.
+        unit: Seconds of one unit of the policy's durations.
+    """
+    # Limit the exponent: a larger one would make the power infinite.
+    max_exponent = (
+        0 if policy.coefficient == 1 else math.ceil(math.log(policy.maximum / policy.initial, policy.coefficient))
+    )
+    growth = {"$pow": [policy.coefficient, {"$min": [max_exponent, {"$max": [0, failures]}]}]}
     delay = {"$multiply": [policy.initial, growth]}
     return {"$multiply": [{"$min": [policy.maximum, delay]}, round(unit * 1000)]}
 
 
 def by_policy_since(policy: Backoff, since: str) -> Expression:
-    """The same, by a policy in seconds, where no record counts its failures: by how long ago the first one was. When a
-    policy whose delays grow by its coefficient has waited for that long, this is its next delay."""
-    initial, most = policy.initial * 1000, policy.maximum * 1000
-    return {"$min": [round(most), {"$add": [round(initial), {"$multiply": [policy.coefficient - 1, age(since)]}]}]}
+    """Return the next delay of a policy in milliseconds, for a record that does not count its failures.
+
+    The delay is worked out from the time since the first failure. After the delays of a policy have added up to this
+    time, this is its next delay.
+
+    Args:
+        policy: Its durations are in seconds.
+        since: The field with the date of the first failure.
+    """
+    initial, maximum = policy.initial * 1000, policy.maximum * 1000
+    return {"$min": [round(maximum), {"$add": [round(initial), {"$multiply": [policy.coefficient - 1, age(since)]}]}]}
 
 
 def later_by(milliseconds: Expression) -> Expression:
-    """So long after now, a tenth more or less, and ten years at the most."""
+    """Return the time this many milliseconds from now, with a jitter of 10 %, and at most ten years ahead."""
     return {"$add": ["$$NOW", {"$min": [jittered(milliseconds), LONGEST * 1000]}]}
 
 
 def task_end(seconds: float) -> Expression:
-    """When a task's time as a whole is over."""
+    """Return when a task's time as a whole is over: this many seconds after it was first queued."""
     return {"$add": [_FIRST_QUEUED_BY_NOW, round(seconds * 1000)]}
 
 
 def work_deadline(timeout: float, limit: TaskLimit | None) -> Expression:
-    """When an attempt is looked at: a limit that is not forced waits for it to end."""
+    """Return the deadline of an attempt: `timeout` seconds from now.
+
+    A forced `task_timeout` makes it earlier, if the task's time as a whole ends before. A `task_timeout` that is not
+    forced waits for the attempt to end.
+    """
     if limit is None or not limit.forced:
         return after(timeout)
     return {"$min": [after(timeout), task_end(limit.seconds)]}
 
 
 def task_end_by_actor(seconds: Mapping[str, float]) -> Expression:
-    """The same for tasks of many actors, {actor: seconds}; null for an actor that is not among them."""
-    names, times = list(seconds), [round(one * 1000) for one in seconds.values()]
-    # A name that is not found has the place -1, which is the last.
-    found = {"$arrayElemAt": [literal([*times, None]), {"$indexOfArray": [literal(names), "$actor"]}]}
-    return {"$add": [_FIRST_QUEUED_BY_NOW, found]}
+    """Return when a task's time as a whole is over, for tasks of many actors. Null for an actor that is not in
+    `seconds`.
+
+    Args:
+        seconds: {actor: its task_timeout in seconds}.
+    """
+    names, times = list(seconds), [round(timeout * 1000) for timeout in seconds.values()]
+    # `$indexOfArray` returns -1 for an unknown name, and -1 is the last element: null.
+    time = {"$arrayElemAt": [literal([*times, None]), {"$indexOfArray": [literal(names), "$actor"]}]}
+    return {"$add": [_FIRST_QUEUED_BY_NOW, time]}
 
 
 def jittered(milliseconds: Any) -> Expression:
-    """A time span, a tenth more or less: what fell due together is not to fall due together for ever."""
+    """Return a duration changed at random by up to 10 %, so that records that fell due together do not always fall due
+    together.
+    """
     return {"$multiply": [milliseconds, {"$add": [0.9, {"$multiply": [0.2, {"$rand": {}}]}]}]}
 
 
 def plus_one(field: str) -> Expression:
-    """The field's value and one more; a missing field counts as 0, as does what is no number."""
+    """Return the field's value plus one. A missing field, or one that holds no number, counts as 0."""
     return {"$add": [number_of(f"${field}"), 1]}
 
 
 def size_of(field: str) -> Expression:
-    """The bytes of a field: of a text exactly, of whatever else it may hold roughly. 0 of a missing one."""
+    """Return the bytes of a field: exact for a text, approximate for other types, 0 if the field is missing."""
     return {"$max": [0, {"$subtract": [{"$bsonSize": {"v": f"${field}"}}, {"$bsonSize": literal({"v": ""})}]}]}
 
 
 def without(field: str) -> Expression:
-    """The bytes of a record without this field."""
+    """Return the bytes of a record without the value of this field."""
     return {"$subtract": [{"$bsonSize": "$$ROOT"}, size_of(field)]}
 
 
 def literal(value: Any) -> Expression:
-    """A value that is not to be read as an expression, whatever it holds."""
+    """Return an expression for exactly this value, even if it looks like an expression itself."""
     return {"$literal": value}
 
 
 def literals(fields: Mapping[str, Any]) -> Expression:
-    """{field: its value as a `literal`}, for a stage that sets them."""
+    """Return {field: its value as a `literal`}, for a `$set` stage."""
     return {name: literal(value) for name, value in fields.items()}
 
 
 def by_id(values: Mapping[str, Any]) -> Expression:
-    """Of {id: value} the value of the record that is updated; it has to be among them."""
+    """Return, of {id: value}, the value for the record that is being updated. Its id must be in `values`."""
     if len(values) == 1:
         return literal(next(iter(values.values())))
-    # The server makes a table of a list that never changes: it does not look through it for each record.
+    # The server builds a lookup table from constant lists, so it does not search the list for each record.
     return {"$arrayElemAt": [literal(list(values.values())), {"$indexOfArray": [literal(list(values)), "$_id"]}]}
 
 
 def earlier(epoch: int) -> Expression:
-    """Records of an epoch before this one, or of none: of that nothing says that it is of this one."""
+    """Return a filter: records of an earlier epoch than this one, or without an epoch.
+
+    A record without an epoch may be of any, so it does not count as one of this epoch.
+    """
     return {"epoch": {"$not": {"$gte": epoch}}}
 
 
 def record_range(process_id: str) -> Expression:
-    """The records `P/...` of a process."""
+    """Return a filter for all records `P/...` of a process: one range of the index `_id`."""
     return {"_id": {"$gte": process_id + SEPARATOR, "$lt": process_id + AFTER_SEPARATOR}}
 
 
 def record_ranges(process_ids: Iterable[str]) -> Expression:
-    """The records `P/...` of any of these processes, one at least: a range of the index `_id` for each."""
+    """Return a filter for all records `P/...` of at least one process: one range of the index `_id` for each."""
     return {"$or": [record_range(process_id) for process_id in process_ids]}

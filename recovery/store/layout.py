@@ -1,7 +1,7 @@
-"""What has to be in the database before there is a record: collections, validators, indexes, and users' roles.
+"""Creates what the database needs before the first record: collections, validators, indexes, and the roles of users.
 
-`create` is idempotent: `recovery init` and every worker call it. It drops nothing: an index that is in the way of one
-of ours, or that has MongoDB remove records which nobody asked it to remove, is found by `different`.
+`create` is idempotent: `recovery init` and every worker call it. It never drops anything. `different` finds indexes
+that must be dropped by hand: those that conflict with ours, and those with which MongoDB would delete our records.
 """
 
 from __future__ import annotations
@@ -24,58 +24,75 @@ log = logging.getLogger(__name__)
 
 COLLECTION, VALIDATOR, INDEX = "collection", "validator", "index"
 _RIGHTS = {COLLECTION: "createCollection", VALIDATOR: "collMod", INDEX: "createIndex"}
-"""MongoDB's rights that it takes to make them."""
+"""MongoDB's rights that are needed to create each kind of object."""
 
 
 @translated
 class Layout:
-    """Looks after one database's."""
+    """The layout of one database."""
 
     def __init__(self, database: Database[Document]) -> None:
         self._database = database
 
     def create(self) -> None:
-        """Create what is missing, leave what is there: see `create`. Raises ServerRefused, IndexConflict."""
+        """Create what is missing, and bring validators up to date; see the function `create`.
+
+        Raises:
+            ServerRefused: The user lacks a right that is needed.
+            IndexConflict: An index exists with other options.
+        """
         create(self._database, self._adopt)
 
     def missing(self) -> list[str]:
-        """What `create` makes again, or brings up to date, each in a few words. Reads metadata only."""
+        """Return what `create` would create or update, each in a few words. Reads metadata only."""
         return missing(self._database)
 
     def different(self) -> dict[str, str]:
-        """{index that is there but not as it should be: the command that drops it}: only then can it be made again."""
+        """Return {wrong index: the command that drops it}. `create` can make an index again only once it is dropped."""
         return different(self._database)
 
     def has_graphs(self) -> bool:
-        """Whether the collection of graphs is there: one round trip, for what can't afford `create` each time."""
+        """Return whether the collection `graphs` exists.
+
+        Costs one round trip, for callers that can't afford `create` each time.
+        """
         return has_graphs(self._database)
 
     def create_roles(self) -> None:
-        """Make the roles of MongoDB's users, or bring them up to date: for an administrator of its users."""
+        """Create or update the roles of MongoDB's users. Only an administrator of users may do so."""
         roles.create(self._database)
 
     def _adopt(self) -> None:
+        """Call `command_records.adopt`, and log how many orders it wrote."""
         if count := command_records.adopt(self._database):
-            log.info("%d processes were marked before there were orders: what they are marked for is ordered", count)
+            log.info("%d processes were marked by an earlier version: wrote the missing orders for their marks", count)
 
     def drop(self) -> None:
-        """Remove the database, with all that is in it: what a demo leaves is nobody's."""
+        """Drop the whole database. For the end of a demo, whose data nobody needs."""
         self._database.client.drop_database(self._database.name)
 
 
 def has_graphs(database: Database[Document]) -> bool:
-    """Whether the collection of graphs is there: one round trip, for what can't afford `create` each time."""
+    """Return whether the collection `graphs` exists.
+
+    Costs one round trip, for callers that can't afford `create` each time.
+    """
     return bool(database.list_collection_names(filter={"name": GRAPHS}))
 
 
 def create(database: Database[Document], adopt: Callable[[], object] = lambda: None) -> None:
-    """Create what is missing; leave what is there, but bring its validator up to date. Any number may do so at
-    once, as the workers of a cluster do that start together.
+    """Create missing collections and indexes, and bring validators up to date.
 
-    Call `adopt` before the collection `orders` gets its first validator. The validator notes that this was done: if it
-    is cut off, the next call of `create` calls `adopt` again.
+    Any number of workers may call this at the same time. If nothing is missing or out of date, no right to create is
+    needed.
 
-    Where all is there and as it should be no right to create is needed. Raises ServerRefused if one is, and is missing.
+    Args:
+        database: The database.
+        adopt: Called before the collection `orders` gets its first validator. The validator records that this was done:
+            if `create` is interrupted before, its next call calls `adopt` again.
+
+    Raises:
+        ServerRefused: Something is missing or out of date, and the user may not create or change it.
     """
     try:
         _create(database, adopt)
@@ -87,7 +104,7 @@ def create(database: Database[Document], adopt: Callable[[], object] = lambda: N
 
 
 def _create(database: Database[Document], adopt: Callable[[], object]) -> None:
-    existing = {found["name"]: found.get("options", {}) for found in database.list_collections()}
+    existing = {collection["name"]: collection.get("options", {}) for collection in database.list_collections()}
     for name, validator in definitions.VALIDATORS.items():
         if name == ORDERS and not _options(database, name).get("validator"):
             adopt()
@@ -100,53 +117,58 @@ def _create(database: Database[Document], adopt: Callable[[], object]) -> None:
 
 
 def missing(database: Database[Document]) -> list[str]:
-    """Return what `create` would make or bring up to date, each in a few words. Reads metadata only."""
+    """Return what `create` would create or update, each in a few words. Reads metadata only."""
     return list(_missing(database))
 
 
 def _missing(database: Database[Document]) -> Iterator[str]:
-    there = {found["name"]: found.get("options", {}) for found in database.list_collections()}
-    held = indexes(database)
+    existing = {collection["name"]: collection.get("options", {}) for collection in database.list_collections()}
+    existing_indexes = indexes(database)
     for name, validator in definitions.VALIDATORS.items():
-        if name not in there:
+        if name not in existing:
             yield f"{COLLECTION} {name}"
             continue
-        if not is_validated(there[name], validator):
+        if not is_validated(existing[name], validator):
             yield f"{VALIDATOR} of {name}"
         for _, options in definitions.INDEXES.get(name, []):
-            if options["name"] not in held[name]:
+            if options["name"] not in existing_indexes[name]:
                 yield f"{INDEX} {name}.{options['name']}"
 
 
 def indexes(database: Database[Document]) -> dict[str, dict[str, Any]]:
-    """{collection: {index: its options}}; none of a collection that is not there."""
+    """Return {collection: {index: its options}}. A collection that does not exist has no indexes."""
     return {name: dict(database[name].index_information()) for name in definitions.VALIDATORS}
 
 
 def _may_not(lacking: Sequence[str]) -> ServerRefused:
-    rights = sorted({_RIGHTS[what.split()[0]] for what in lacking})
+    rights = sorted({_RIGHTS[item.split()[0]] for item in lacking})
     return ServerRefused(
-        f"missing or out of date: {', '.join(lacking)}; and this user of MongoDB may not see to it, which takes "
+        f"missing or out of date: {', '.join(lacking)}; and this user of MongoDB may not change that, which takes "
         f"{' and '.join(rights)}. Run `recovery init` as a user with the role {OPERATOR}"
     )
 
 
 def is_validated(options: Document, validator: Document) -> bool:
-    """Whether a collection of these options refuses what `validator` does."""
-    held = options.get("validationLevel", "strict"), options.get("validationAction", "error")
-    same = _in_order(options.get("validator", {})) == _in_order(validator)
-    return same and (not validator or held == (definitions.LEVEL, "error"))
+    """Return whether a collection with these options has exactly this validator, at our level and action."""
+    level_and_action = options.get("validationLevel", "strict"), options.get("validationAction", "error")
+    is_same = _in_order(options.get("validator", {})) == _in_order(validator)
+    return is_same and (not validator or level_and_action == (definitions.LEVEL, "error"))
 
 
 def _in_order(validator: Document) -> Document:
-    """A validator with its conditions sorted. Their order means nothing, and versions that differ in it must not take
-    each other's for out of date."""
+    """Return a validator with its conditions sorted.
+
+    Their order has no meaning. Without sorting, two versions that order them differently would replace each other's
+    validators.
+    """
     return {**validator, "$nor": sorted(validator.get("$nor", ()), key=repr)}
 
 
 def _create_collection(database: Database[Document], name: str, validator: Document) -> bool:
-    """False if somebody was first: another worker that started with us, or a client, whose insert makes a collection
-    that has no validator."""
+    """Create a collection. Return False if it exists already.
+
+    Another worker may have created it, or a client, whose insert creates a collection without a validator.
+    """
     try:
         database.create_collection(name, validator=validator, validationLevel=definitions.LEVEL)
     except CollectionInvalid:
@@ -159,14 +181,18 @@ def _create_collection(database: Database[Document], name: str, validator: Docum
 
 
 def _options(database: Database[Document], name: str) -> Document:
-    found: Document = next(iter(database.list_collections(filter={"name": name})), {}).get("options", {})
-    return found
+    """Return the current options of a collection; empty if it does not exist."""
+    options: Document = next(iter(database.list_collections(filter={"name": name})), {}).get("options", {})
+    return options
 
 
 def _change_validator(database: Database[Document], name: str, validator: Document) -> None:
-    """Refused while an index of the collection is built, for instance by another worker that started with us: tried
-    again for that alone, since what the caller does about a server that is away is its own affair."""
-    from recovery.retry.in_place import by_driver, call  # only who creates collections needs it
+    """Set the validator of an existing collection.
+
+    MongoDB refuses this while an index of the collection is being built, for instance by another worker. Only that
+    error is retried here; the caller handles a server that is away.
+    """
+    from recovery.retry.in_place import by_driver, call  # imported only when a validator is changed
     from recovery.retry.own_work import INDEX_BUILD
     from recovery.retry.reasons import SERVER_OVERLOADED
     from recovery.retry.strategies import Stop
@@ -182,26 +208,27 @@ def _change_validator(database: Database[Document], name: str, validator: Docume
 
 
 def different(database: Database[Document]) -> dict[str, str]:
-    """{index that is there but not as it should be: the command that drops it}: only then can it be made again.
+    """Return {wrong index: the command that drops it}. `create` can make an index again only once it is dropped.
 
-    An index of somebody else is among them if it has MongoDB remove records after a time.
+    This includes indexes of other programs that make MongoDB delete records after a time.
     """
-    found: dict[str, str] = {}
-    for name, held in indexes(database).items():
+    drop_commands: dict[str, str] = {}
+    for name, existing in indexes(database).items():
         for keys, options in definitions.INDEXES.get(name, []):
             index = options["name"]
-            if index in held and not _is_as(held[index], keys, options):
-                found[f"{name}.{index}"] = f"db.{name}.dropIndex({index!r})"
-        ours = {options["name"] for _, options in definitions.INDEXES.get(name, [])}
-        for index, options in held.items():
-            if "expireAfterSeconds" in options and index not in ours:
-                found[f"{name}.{index}"] = f"db.{name}.dropIndex({index!r})"
-    return found
+            if index in existing and not _is_as(existing[index], keys, options):
+                drop_commands[f"{name}.{index}"] = f"db.{name}.dropIndex({index!r})"
+        our_indexes = {options["name"] for _, options in definitions.INDEXES.get(name, [])}
+        for index, options in existing.items():
+            if "expireAfterSeconds" in options and index not in our_indexes:
+                drop_commands[f"{name}.{index}"] = f"db.{name}.dropIndex({index!r})"
+    return drop_commands
 
 
-def _is_as(held: Document, keys: Any, options: Document) -> bool:
-    same_keys = [(field, int(order)) for field, order in held["key"]] == [tuple(key) for key in keys]
+def _is_as(existing: Document, keys: Any, options: Document) -> bool:
+    """Return whether an existing index has these keys and options."""
+    same_keys = [(field, int(order)) for field, order in existing["key"]] == [tuple(key) for key in keys]
     expression = options.get("partialFilterExpression")
-    same_filter = held.get("partialFilterExpression") == expression
-    same_lifetime = held.get("expireAfterSeconds") == options.get("expireAfterSeconds")
-    return same_keys and same_filter and same_lifetime and bool(held.get("unique")) == bool(options.get("unique"))
+    same_filter = existing.get("partialFilterExpression") == expression
+    same_lifetime = existing.get("expireAfterSeconds") == options.get("expireAfterSeconds")
+    return same_keys and same_filter and same_lifetime and bool(existing.get("unique")) == bool(options.get("unique"))

@@ -1,9 +1,8 @@
-"""What a find answers, as bytes: document after document, none of them decoded; and time zones for some of them.
+"""Reads what a find returns as pages of undecoded bytes, and adds time zones to decoded documents.
 
-Decoding a document that is like a thousand others takes as long as all else that is done with it. pymongo returns
-undecoded batches as well (`find_raw_batches`), but makes an object of each document to join them: 0.6 µs each, of which
-0.2 remain here. So the commands are given by hand, and the first one is sent again if the connection was broken, as
-pymongo does it.
+Decoding thousands of documents that are all alike takes as long as all other work on them. pymongo can return undecoded
+batches too (`find_raw_batches`), but creates an object for each document. So this module sends the commands `find` and
+`getMore` itself. Like pymongo, it sends the first command again if the connection was broken.
 """
 
 from __future__ import annotations
@@ -33,8 +32,16 @@ _WITH_TIMES = frozenset({datetime, dict, list})
 
 
 def raw_pages(collection: Collection[Any], find: Document, size: int) -> Iterator[bytes]:
-    """Pages of what a `find` of this collection answers, so many documents each; `find` has the command's other fields.
-    By the collection's read concern, from the primary."""
+    """Yield the documents that a `find` returns, as undecoded pages.
+
+    Reads from the primary with the read concern of the collection. If the caller stops early, the cursor is killed in
+    the background.
+
+    Args:
+        collection: The collection.
+        find: Fields of the command `find`, such as `filter`, `sort` and `hint`.
+        size: Maximum number of documents in a page.
+    """
     database, name = collection.database, collection.name
     first = {"find": name, **find, "batchSize": size, "readConcern": collection.read_concern.document}
     with database.client.start_session(causal_consistency=False) as session:
@@ -49,31 +56,33 @@ def raw_pages(collection: Collection[Any], find: Document, size: int) -> Iterato
                 more = {"getMore": cursor, "collection": name, "batchSize": size}
                 page, cursor = _answer(database.command(more, session=session, codec_options=RAW))
                 yield page
-        except GeneratorExit:  # nobody wants the rest
+        except GeneratorExit:  # the caller stopped before the last page
             if cursor:
                 try_start(Thread(target=_kill, args=(database, name, cursor), name="kill cursor", daemon=True))
             raise
 
 
 def _kill(database: Database[Any], name: str, cursor: int) -> None:
-    """In a thread of its own: the garbage collector, which ends a generator that was dropped, may run within pymongo,
-    whose locks its thread holds."""
+    """Kill a cursor. Must run in a thread of its own.
+
+    The garbage collector may close a generator while its thread is inside pymongo and holds pymongo's locks.
+    """
     with suppress(PyMongoError):
         database.command({"killCursors": name, "cursors": [cursor]})
 
 
 def decoded(documents: bytes, options: CodecOptions[Document]) -> list[Document]:
-    """The documents of a page, or some of them, as a find by these options has them."""
+    """Return the documents of a page, or of a part of it, decoded with these options."""
     return decode_all(documents, options)
 
 
 def _answer(reply: RawBSONDocument) -> tuple[bytes, int]:
-    """The documents of a reply, and the cursor that has the rest; 0: there is none."""
+    """Return the documents of a reply as bytes, and the id of the cursor for the next page (0 if there is none)."""
     cursor = bytes(reply["cursor"].raw)
-    if cursor[4] != _ARRAY:  # which MongoDB puts first, to fill it while it reads
-        found = reply["cursor"]
-        batch = found["firstBatch"] if "firstBatch" in found else found["nextBatch"]
-        return b"".join(document.raw for document in batch), int(found["id"])
+    if cursor[4] != _ARRAY:  # usually the array is the first field, because MongoDB fills it while it reads
+        cursor_document = reply["cursor"]
+        batch = cursor_document["firstBatch"] if "firstBatch" in cursor_document else cursor_document["nextBatch"]
+        return b"".join(document.raw for document in batch), int(cursor_document["id"])
     start = cursor.index(0, 5) + 1
     end = start + _SIZE.unpack_from(cursor, start)[0]
     rest = decode(_SIZE.pack(len(cursor) - end + 4) + cursor[end:])
@@ -81,7 +90,7 @@ def _answer(reply: RawBSONDocument) -> tuple[bytes, int]:
 
 
 def _joined(array: bytes, at: int, end: int) -> bytes:
-    """The documents of an array's elements, without what is between them: a type, and their place as a text."""
+    """Return the documents of a BSON array, without the type and the key that precede each of them."""
     documents = list[bytes]()
     while at < end:
         start = array.index(0, at) + 1
@@ -91,10 +100,10 @@ def _joined(array: bytes, at: int, end: int) -> bytes:
 
 
 def aware(document: Document) -> Document:
-    """The same document, all of its times now in UTC.
+    """Set the time zone UTC on all times of a document, in place. Return the document.
 
-    A page of which little is looked at is read without time zones, and so are records that have many times: pymongo
-    takes 0.5 µs to give a time its zone.
+    For documents that were decoded without time zones, because pymongo is slow at adding them and few documents of a
+    page are looked at.
     """
     for key, value in document.items():
         if type(value) in _WITH_TIMES:
@@ -103,10 +112,10 @@ def aware(document: Document) -> Document:
 
 
 def _in_utc(value: Any) -> Any:
-    kind = type(value)
-    if kind is datetime:
-        # A sixth of what `replace` takes.
+    value_type = type(value)
+    if value_type is datetime:
+        # Much faster than `value.replace(tzinfo=UTC)`.
         return datetime.combine(value.date(), value.time(), UTC)
-    if kind is dict:
+    if value_type is dict:
         return aware(value)
-    return [_in_utc(one) if type(one) in _WITH_TIMES else one for one in value]
+    return [_in_utc(element) if type(element) in _WITH_TIMES else element for element in value]

@@ -1,8 +1,9 @@
-"""Reading many records of which another program may have spoilt one: that one is reported, and hides no other.
+"""Decodes records, some of which another program may have damaged. A damaged record is reported and does not hide the
+others.
 
-`read` and `readable` decode records. `process_of` and `decision_of` do so for records that were read without their
-texts, because values and arguments may be large and no rule needs them. `wrong_types` returns the conditions by which
-MongoDB finds what can't be read.
+`read` and `readable` decode records. `process_of` and `decision_of` decode records that were read without their texts,
+because values and arguments may be large and no rule needs them. `wrong_types` returns the conditions with which
+MongoDB finds damaged records.
 """
 
 from __future__ import annotations
@@ -22,29 +23,31 @@ from recovery.store.client import Document
 R = TypeVar("R", bound=Record)
 
 TELL_EVERY = 300.0
-"""Seconds between two lines about one record."""
+"""Seconds between two log lines about the same record."""
 
-_told = Seldom(logging.getLogger(__name__), TELL_EVERY)
+_seldom = Seldom(logging.getLogger(__name__), TELL_EVERY)
 
-_UNASKED = (
+_UNREAD_FIELDS = (
     *("outcome.value", "outcome.error.stack", "call", "attempts", "claimedAt"),
     *("children.args", "children.deps", "children.dependents", "children.unlocks"),
 )
-DECISION_FIELDS = dict.fromkeys(_UNASKED, False)
+DECISION_FIELDS = dict.fromkeys(_UNREAD_FIELDS, False)
+"""Projection for decisions whose texts are not needed; decode with `decision_of`."""
 PROCESS_FIELDS = {"args": False, "result": False}
+"""Projection for processes without arguments and results; decode with `process_of`."""
 LEFT_OUT = ""
-"""Stands for arguments that were not read: the records require them."""
+"""Placeholder for arguments that were not read, because the records require them."""
 _TYPES = (
     *("double", "string", "object", "array", "binData", "objectId", "bool", "date", "regex", "dbPointer", "symbol"),
     *("javascript", "javascriptWithScope", "int", "timestamp", "long", "decimal", "minKey", "maxKey"),
 )
-"""All that there are, but for null and undefined, which are read as if the field were not there."""
+"""All types of MongoDB except null and undefined, which are read as if the field were missing."""
 _NO_NUMBERS = [math.nan, math.inf, -math.inf]
 
 
 @dataclass(frozen=True, slots=True)
 class Read(Generic[R]):
-    """The records that were read, and why others could not be read."""
+    """The records that could be read, and the damage of the others."""
 
     records: list[R] = field(default_factory=list)
     damaged: list[DamagedRecord] = field(default_factory=list)
@@ -57,47 +60,57 @@ class Read(Generic[R]):
 
 
 def read(cls: type[R], documents: Iterable[Document], decode: Callable[[Document], R] | None = None) -> Read[R]:
-    """Read these documents, for a caller that acts on what can't be read. `decode` replaces `from_document`."""
-    found: Read[R] = Read()
+    """Decode these documents, for a caller that handles damaged records itself.
+
+    Args:
+        cls: Class of the records.
+        documents: The documents.
+        decode: Replaces `from_document`.
+    """
+    result: Read[R] = Read()
     for document in documents:
         try:
-            found.records.append(from_document(cls, document) if decode is None else decode(document))
+            result.records.append(from_document(cls, document) if decode is None else decode(document))
         except DamagedRecord as damage:
-            found.damaged.append(damage)
-    return found
+            result.damaged.append(damage)
+    return result
 
 
 def readable(cls: type[R], documents: Iterable[Document], decode: Callable[[Document], R] | None = None) -> Iterator[R]:
-    """Yield the records that can be read; log the others."""
+    """Yield the records that can be decoded, and log the damaged ones. `decode` replaces `from_document`."""
     for document in documents:
         try:
-            one = from_document(cls, document) if decode is None else decode(document)
+            record = from_document(cls, document) if decode is None else decode(document)
         except DamagedRecord as damage:
             tell(damage)
         else:
-            yield one
+            yield record
 
 
 def tell(damage: DamagedRecord) -> None:
-    """Log what of a record can't be read, at most once in TELL_EVERY seconds for each record."""
-    _told.warning("%s; it is passed over: repair or remove it by hand", damage, about=repr(damage.record))
+    """Log why a record can't be read or written, at most once in TELL_EVERY seconds for each record."""
+    _seldom.warning("%s; it is passed over: repair or remove it by hand", damage, about=repr(damage.record))
 
 
 def process_of(document: Document) -> Process:
-    """The process of a document that was read with `PROCESS_FIELDS`."""
+    """Return the process of a document that was read with `PROCESS_FIELDS`. Raises DamagedRecord."""
     return from_document(Process, document | {"args": LEFT_OUT})
 
 
 def decision_of(document: Document) -> Decision:
-    """The decision of a document that was read with `DECISION_FIELDS`."""
+    """Return the decision of a document that was read with `DECISION_FIELDS`.
+
+    Raises:
+        DamagedRecord: A field can't be read, or state and outcome contradict each other.
+    """
     for child in children_of(document):
         child["args"] = LEFT_OUT
     decision = from_document(Decision, document)
     if decision.state is DecisionState.FINISHED and decision.outcome is None:
         raise without_outcome(decision.id)
     if decision.state is not DecisionState.FINISHED and decision.outcome is not None:
-        told = f"Decision {decision.id}: its state is {decision.state}, and it has an outcome"
-        raise DamagedRecord(decision.id, told, ("state",), Decision.__name__)
+        message = f"Decision {decision.id}: its state is {decision.state}, and it has an outcome"
+        raise DamagedRecord(decision.id, message, ("state",), Decision.__name__)
     return decision
 
 
@@ -107,28 +120,34 @@ def without_outcome(key: str) -> DamagedRecord:
 
 
 def children_of(document: Document) -> list[Document]:
-    """The children of a decision's document; none where there is something else, which can't be read."""
-    found = document.get("children")
-    return [child for child in found if isinstance(child, dict)] if isinstance(found, list) else []
+    """Return the children in a decision's document, without elements that are no objects. Empty if the field holds no
+    array.
+    """
+    children = document.get("children")
+    return [child for child in children if isinstance(child, dict)] if isinstance(children, list) else []
 
 
 def wrong_types(cls: type[Record], *, entries: bool = True, known: Collection[str] = ()) -> list[Document]:
-    """Conditions of which a document that can't be read as such a record matches one: those that MongoDB can see.
+    """Return conditions of which a damaged document of this class matches at least one.
 
-    Without `entries` those alone that a validator can have, on a record's fields and not on what is in them: they cost
-    the same however much that is, and compare as the same from one day to the next. What is missing is not among them.
-    Of the fields that are `known` nothing is asked: whoever read them has seen.
+    MongoDB can't check everything: the values of a map, such as a graph's links, are checked when they are read. The
+    conditions use lists of `$type` instead of `$jsonSchema`, because they run with every write and are three times as
+    fast.
 
-    Not `$jsonSchema`: a list of `$type` is three times as fast (2 µs a document), and runs with every write. It sees no
-    entry of a map, such as a graph's links; who reads one does.
+    Args:
+        cls: Class of the records.
+        entries: Whether to check the contents of arrays and embedded documents, and missing required fields as well.
+            Without it the conditions are those of a validator: they cost the same for every size of a record, and are
+            the same each time they are built.
+        known: Fields that the caller has read already; they are not checked.
     """
-    found: list[Document] = []
+    conditions: list[Document] = []
     for key, shape in shapes_of(cls).items():
         if key not in known:
-            found += _wrong(key, shape, entries=entries)
+            conditions += _wrong(key, shape, entries=entries)
     if not entries:
-        return found
-    return [*found, *({key: None} for key in required(cls) if key != "_id" and key not in known)]
+        return conditions
+    return [*conditions, *({key: None} for key in required(cls) if key != "_id" and key not in known)]
 
 
 def _wrong(path: str, shape: Shape, *, entries: bool) -> Iterator[Document]:
@@ -137,18 +156,18 @@ def _wrong(path: str, shape: Shape, *, entries: bool) -> Iterator[Document]:
     if shape.choices:
         yield {path: {"$nin": [*shape.choices, None]}}
     elif shape.entry is not None:
-        # A condition on an array is one on its entries as well, but for its being an array.
+        # A condition on an array applies to its elements as well, except `$type: "array"`.
         yield {path: {"$exists": True, "$not": {"$type": ["array", "null"]}}}
         entry = shape.entry
         if not entries:
             return
-        yield {path: {"$type": [one for one in _TYPES if one not in (*entry.types, "array")]}}
-        of_parts = [one for key, part in entry.parts.items() for one in _wrong(key, part, entries=entries)]
+        yield {path: {"$type": [type_name for type_name in _TYPES if type_name not in (*entry.types, "array")]}}
+        of_parts = [condition for key, part in entry.parts.items() for condition in _wrong(key, part, entries=entries)]
         of_parts += [{key: None} for key in entry.required]
         if of_parts:
             yield {path: {"$elemMatch": {"$or": of_parts}}}
     else:
-        yield {path: {"$type": [one for one in _TYPES if one not in shape.types]}}
+        yield {path: {"$type": [type_name for type_name in _TYPES if type_name not in shape.types]}}
         if shape.pattern:
             yield {path: {"$type": "string", "$not": {"$regex": shape.pattern}}}
         if entries:
@@ -156,7 +175,7 @@ def _wrong(path: str, shape: Shape, *, entries: bool) -> Iterator[Document]:
 
 
 def _wrong_within(path: str, shape: Shape) -> Iterator[Document]:
-    if shape.types == NUMBERS:  # not in a validator: one that has NaN in it is never the same as itself
+    if shape.types == NUMBERS:  # not in a validator: one with NaN never compares equal to itself
         yield {path: {"$in": _NO_NUMBERS}}
     if shape.least is not None:
         yield {path: {"$lt": shape.least}}

@@ -1,4 +1,4 @@
-"""The names of the collections, how long records are kept, and filters that an index is made for."""
+"""Names of the collections, how long records are kept, and filters that have an index."""
 
 from __future__ import annotations
 
@@ -16,32 +16,37 @@ AUDIT_LOG = "auditLog"
 SAVED_SEARCHES, SAVED_OPERATIONS = "savedSearches", "savedOperations"
 CENSUS, LEFT_COUNTS = "census", "leftCounts"
 OPERATOR = "recoveryOperator"
-"""The role that may create what is here; see `roles`."""
+"""The role that may create the collections; see `roles`."""
 PROCESS_TYPES = "processTypes"
 
 KEPT_MARKERS = 90 * 86_400
-"""Seconds that a cleared marker is kept: who looks into what happened last quarter still finds it, and those of keys
-that nobody uses any more don't pile up."""
+"""Seconds that a cleared marker is kept: long enough to investigate the last quarter. Then MongoDB removes it, so
+markers of unused keys do not pile up.
+"""
 
 KEPT_ORDERS = 30 * 86_400
-"""Seconds after which an order counts for nothing. It is carried out in seconds, or once the cluster is up again; what
-was never carried out, since its process had changed, is not to lie around."""
+"""Seconds after which an order expires. An order is normally carried out within seconds, or once the cluster is up
+again. An order whose process changed before is never carried out.
+"""
 
 KEPT_RESULTS = 90 * 86_400
-"""Seconds that what an operation found on each process is kept; the operation with its totals stays."""
+"""Seconds that an operation's result for each process is kept. The operation and its totals are kept for good."""
 KEPT_COUNTS = 3600
-"""Seconds that a worker may take up what was counted elsewhere; of what is older nobody would know when it was."""
+"""Seconds within which a worker may add a command's counts to its metrics. Older counts would appear at the wrong time.
+"""
 KEPT_AUDIT = 400 * 86_400
-"""Seconds that the audit log goes back: a year, and the time until somebody asks about it."""
+"""Seconds that an entry of the audit log is kept: a year and a month, for questions about last year."""
 
 ALL = (
     *(PROCESSES, TASKS, DECISIONS, GRAPHS, INTERRUPTIONS, MARKERS, WORKERS, ACTORS, PROCESS_TYPES, QUEUES, SCANNERS),
     *(CENSUS, LEFT_COUNTS, SCHEDULES, OPERATIONS, OPERATION_RANGES, OPERATION_RESULTS, ORDERS, AUDIT_LOG),
     *(SAVED_SEARCHES, SAVED_OPERATIONS),
 )
+"""All collections."""
 OF_PROCESSES = (PROCESSES, GRAPHS, DECISIONS, TASKS)
-"""The collections that describe processes."""
+"""The collections with the records of processes."""
 
 BEFORE_CLAIM = [DecisionState.DELAYED.value, DecisionState.QUEUED.value]
+"""States of decisions that wait for a claim."""
 WAITS_FOR_NEWER_WORKER: Document = {"refused": {"$exists": True}, "state": {"$in": BEFORE_CLAIM}}
-"""A filter of decisions whose tasks wait for a newer worker. Index `refused`."""
+"""Filter: decisions whose tasks wait for a newer worker. Index `refused`."""

@@ -61,7 +61,7 @@ def test_members_that_go(own_mongod: Mongod) -> None:
     assert "no primary; 1 of 3 members answer, not 127.0.0.1:" in check.found
     mongodb = mongodb_server.mongodb(resources)
     assert (mongodb.cause, mongodb.asked) == (Cause.PRIMARY_UNREACHABLE, False)
-    assert f"members that do: {own_mongod.address}. An election" in mongodb.found
+    assert f"members that answer: {own_mongod.address}. An election" in mongodb.found
 
 
 def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:

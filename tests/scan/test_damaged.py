@@ -81,7 +81,7 @@ def test_one_that_can_not_be_written_hides_no_lost_message(
 ) -> None:
     """Somebody made a validator stricter, and one record is as large as a record may be: all others are requeued. So is
     what the validator would refuse, where it is requeued by constants, as almost all are."""
-    monkeypatch.setattr(record_reading, "_told", Seldom(logging.getLogger("recovery.store.record_reading"), 300.0))
+    monkeypatch.setattr(record_reading, "_seldom", Seldom(logging.getLogger("recovery.store.record_reading"), 300.0))
     world.app.actor("add")(lambda: None)
     world.tell()
     database, past = world.store.database, world.store.now() - timedelta(days=1)

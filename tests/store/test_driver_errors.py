@@ -108,7 +108,7 @@ def test_it_says_what_is_wrong_and_not_all_that_the_driver_knows() -> None:
     assert str(ours(OperationFailure("interrupted", 11602, details))) == (
         "OperationFailure: the primary was lost, or steps down (code 11602)"
     )
-    assert "closed, as the server is away" in str(ours(_OperationCancelled("operation cancelled")))
+    assert "closed, because the server is away" in str(ours(_OperationCancelled("operation cancelled")))
 
 
 def test_every_query_and_update_is_inside() -> None:

@@ -356,7 +356,7 @@ def test_who_may_not_create_is_told_what_is_missing(come_as: As, admin: Database
     admin["scanners"].drop()
     wanted = (
         "missing or out of date: index processes.unsuccessful, validator of decisions, collection scanners; and this "
-        "user of MongoDB may not see to it, which takes collMod and createCollection and createIndex. Run "
+        "user of MongoDB may not change that, which takes collMod and createCollection and createIndex. Run "
         "`recovery init` as a user with the role recoveryOperator"
     )
     worker, operator = come_as(roles.WORKER), come_as(roles.OPERATOR)

@@ -65,7 +65,7 @@ GROWS = [
 
 @pytest.fixture(autouse=True)
 def _told_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_reading, "_told", Seldom(logging.getLogger("recovery.store.record_reading"), 300.0))
+    monkeypatch.setattr(record_reading, "_seldom", Seldom(logging.getLogger("recovery.store.record_reading"), 300.0))
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""Queries and updates on the way of a task, collection by collection: `processes`, `tasks`, `graphs`, `decisions` with
-the `requeues` of many at once; what workers tell of themselves (`workers`), and the settings that all of them go by
-(`actors`, `preferences`).
+"""Queries and updates for the life of a task, by collection.
+
+`processes`, `tasks`, `graphs` and `decisions` (with `requeues` for many decisions at once); `workers`, for what workers
+report about themselves; `actors` and `preferences`, for the settings of actors and process types.
 """

@@ -1,10 +1,10 @@
-"""Queries and updates of the Graph records, as the life of a task needs them; `graph_recovery` has the others.
+"""Queries and updates of the Graph records for a task's normal life; `graph_recovery` has the others.
 
-An apply is one update of a graph, guarded by the epoch and by every applied task being still open: run twice it changes
-nothing the second time. The answer to an update of one graph is what became ready, worked out by the server: a graph of
-10,000 tasks is never read for one of them. Updates of several graphs go in one command, whose answer tells only how
-many changed. So these graphs are read once they are written: small ones as they are, which costs less than to have the
-server work out what is ready. Others may have applied tasks in between: their effects are seen then, too.
+An apply is one update of a graph. Its filter requires the epoch and that every applied task is still open, so a second
+apply of the same tasks changes nothing. Of a single graph, the update returns the tasks that became ready, worked out
+by the server: a graph of 10,000 tasks is never read for one of them. Updates of several graphs go in one bulk write,
+whose reply contains only a count, so these graphs are read afterwards. Small graphs are then read whole, which costs
+less than letting the server work out what is ready. What other workers applied in between is included in the result.
 """
 
 from __future__ import annotations
@@ -27,48 +27,51 @@ from recovery.store.lifecycle.tasks import there_already
 from recovery.store.splitting import find_keys, is_of_record, update_each
 
 FEW = 64
-"""Tasks of which it is asked one by one whether they are ready."""
+"""Maximum number of candidate tasks that the server checks one by one for being ready."""
 SMALL = 64 * 1024
-"""Bytes of a graph that is read as a whole, at most."""
+"""Maximum bytes of a graph that is read whole."""
 _PARTS: Document = {
     **dict.fromkeys(("epoch", "notFinished", "links", "finished"), True),
     "size": {"$bsonSize": "$$ROOT"},
 }
+"""Projection of the parts of a graph that `_view_of` needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """One finished task, as its graph has to learn it."""
+    """A finished task, with what its graph has to learn."""
 
     task: str
     children: Mapping[str, tuple[str, ...]]
-    """{child: the siblings it waits for}."""
+    """{child: names of the siblings that it waits for}."""
     dependents: Collection[str]
-    """Tasks that wait for this one."""
+    """Names of the tasks that wait for this task."""
     waits: tuple[str, ...] = ()
-    """Children that this one's value promises: its dependents wait for them from now on."""
+    """Children that this task's value promises: its dependents wait for them from now on."""
 
     @property
     def candidates(self) -> tuple[str, ...]:
-        """Tasks that may have become ready by this."""
+        """Names of the tasks that may have become ready because this task finished."""
         return (*(child for child, deps in self.children.items() if not deps), *self.dependents)
 
 
 @dataclass(frozen=True, slots=True)
 class GraphView:
-    """A graph as far as applied tasks are concerned."""
+    """What a graph knows about some applied tasks."""
 
     epoch: int
     registered: bool
-    """Whether the graph knows the first of them at all: its parent has been applied."""
+    """Whether the graph knows the first of these tasks, because its parent has been applied."""
     applied: bool
-    """Whether it has all of them as finished."""
+    """Whether all of these tasks are finished in the graph."""
     ready: tuple[str, ...]
+    """Names of the candidate tasks that wait for nothing."""
     complete: bool
+    """Whether no task is open."""
     finished: int
-    """How many tasks it has as finished."""
+    """Number of finished tasks in the graph."""
     size: int
-    """The graph's size in bytes, which each update of it has to write."""
+    """Bytes of the graph, which every update writes again."""
 
 
 @translated
@@ -76,72 +79,82 @@ class Graphs(GraphRecovery):
     """The collection `graphs`."""
 
     def insert(self, graphs: Sequence[Graph]) -> list[str]:
-        """Save the first graphs of processes; one that has a graph keeps it. Which had none."""
-        there = there_already(self._current, [to_document(graph) for graph in graphs])
-        return [graph.id for graph in graphs if graph.id not in there]
+        """Save the first graphs of processes. Return the ids of the processes that had none. Existing graphs are not
+        changed.
+        """
+        existing_ids = there_already(self._current, [to_document(graph) for graph in graphs])
+        return [graph.id for graph in graphs if graph.id not in existing_ids]
 
     def withdraw(self, process_id: str, epoch: int) -> bool:
-        """Remove a graph to which nothing was applied since it was made."""
-        made: Document = {"_id": process_id, "epoch": epoch, "version": 0}
-        return self._current.delete_one(made).deleted_count == 1
+        """Remove the graph of a start to which nothing was applied. Return whether it was removed. Compares epoch and
+        version 0.
+        """
+        untouched: Document = {"_id": process_id, "epoch": epoch, "version": 0}
+        return self._current.delete_one(untouched).deleted_count == 1
 
     def get(self, process_id: str) -> Graph | None:
-        """The graph of this process."""
-        found = self._current.find_one({"_id": process_id})
-        return from_document(Graph, found) if found else None
+        """Return the graph of this process, or None. Raises DamagedRecord."""
+        document = self._current.find_one({"_id": process_id})
+        return from_document(Graph, document) if document else None
 
     def apply(self, ended: Mapping[str, tuple[int, Sequence[Finished]]]) -> dict[str, GraphView]:
-        """Move tasks to finished, add their children and links, set a new idle deadline: one update of each graph.
+        """Move tasks from open to finished, add their children and links, and set a new idle deadline: one update for
+        each graph.
 
-        Restorable: DECISION_NOT_APPLIED applies again what a failover takes back.
+        Written to the primary alone: after a failover DECISION_NOT_APPLIED applies the tasks again.
 
         Args:
             ended: {process: (epoch, its finished tasks)}.
 
         Returns:
-            {process: its graph, now}, of those that are applied by this. Of several it may have others, to which
-            somebody applied these tasks before. Not among them is a graph that does not match (another epoch, or one
-            of the tasks is not open: applied already, or not yet registered by its parent), and, of several, one that
-            is large, can't be read, or can't be written. Ask `view` which.
+            {process: its graph after the update}, of the graphs that this call changed. If there are several, graphs to
+            which somebody else applied these tasks before may be included. A graph is missing if it does not match: its
+            epoch differs, or a task is not open because it is applied already, or because its parent is not applied
+            yet. If there are several, a graph that is large, can't be read or can't be written is missing as well.
+            `view` tells which of these is the reason.
 
         Raises:
-            RecordTooLarge: The only graph among these outgrows its record.
+            RecordTooLarge: There is only one graph, and it would exceed MongoDB's limit.
         """
         if len(ended) > 1:
             return self._apply_many(ended)
         ((process_id, (epoch, finished)),) = ended.items()
         candidates = _candidates_of(finished)
-        found = self._current.find_one_and_update(
+        document = self._current.find_one_and_update(
             {"_id": process_id, **_all_open(epoch, finished)},
             _apply_stages(finished),
             projection=_projection(finished, candidates),
             return_document=True,
         )
-        return {process_id: _decode_view(found, candidates)} if found else {}
+        return {process_id: _decode_view(document, candidates)} if document else {}
 
     def _apply_many(self, ended: Mapping[str, tuple[int, Sequence[Finished]]]) -> dict[str, GraphView]:
         views = self._apply_last(ended)
-        left = {process_id: what for process_id, what in ended.items() if process_id not in views}
+        remaining = {process_id: change for process_id, change in ended.items() if process_id not in views}
         updates = [
             UpdateOne({"_id": process_id, **_all_open(epoch, finished)}, _apply_stages(finished))
-            for process_id, (epoch, finished) in left.items()
+            for process_id, (epoch, finished) in remaining.items()
         ]
         try:
             if updates:
                 self._current.bulk_write(updates, ordered=False)
         except BulkWriteError as error:
             if not is_of_record(error):
-                raise  # else by itself it is told why
-        return views | self._applied(left)
+                raise  # otherwise the caller applies this graph by itself, and gets the reason
+        return views | self._applied(remaining)
 
     def _apply_last(self, ended: Mapping[str, tuple[int, Sequence[Finished]]]) -> dict[str, GraphView]:
-        """The same of graphs that are changed alike, and whose tasks these are all: such as those of processes of one
-        task. One update takes a third of the time of one for each, and what comes of it need not be read."""
-        alike: dict[str, list[str]] = defaultdict(list)
-        for process_id, what in ended.items():
-            alike[repr(what)].append(process_id)
+        """Apply tasks to graphs that change in the same way and become complete, such as those of processes with one
+        task.
+
+        One update for many such graphs takes a third of the time, and their new contents are known without reading
+        them.
+        """
+        groups: dict[str, list[str]] = defaultdict(list)
+        for process_id, change in ended.items():
+            groups[repr(change)].append(process_id)
         views: dict[str, GraphView] = {}
-        for ids in alike.values():
+        for ids in groups.values():
             epoch, finished = ended[ids[0]]
             if len(ids) == 1 or _candidates_of(finished) or not _are_all(finished):
                 continue
@@ -149,43 +162,56 @@ class Graphs(GraphRecovery):
             guard = {**_all_open(epoch, finished), "finished": [], "$expr": {"$eq": [open_tasks, len(finished)]}}
             written = update_each(self._current, ids, guard, _apply_stages(finished))
             if written.whole and written.count == len(ids):
-                over = GraphView(epoch, True, True, (), complete=True, finished=len(finished), size=0)
-                views |= dict.fromkeys(ids, over)
+                view = GraphView(epoch, True, True, (), complete=True, finished=len(finished), size=0)
+                views |= dict.fromkeys(ids, view)
         return views
 
     def _applied(self, ended: Mapping[str, tuple[int, Sequence[Finished]]]) -> dict[str, GraphView]:
-        small = {"$expr": {"$lte": [{"$bsonSize": "$$ROOT"}, SMALL]}}
+        """Return {process: its graph}, of the small graphs in which all of these tasks are finished in this epoch."""
+        is_small = {"$expr": {"$lte": [{"$bsonSize": "$$ROOT"}, SMALL]}}
         views: dict[str, GraphView] = {}
-        for found in find_keys(self._current, ended, _PARTS, small):
-            epoch, finished = ended[found["_id"]]
-            view = _view_of(found, finished)
+        for document in find_keys(self._current, ended, _PARTS, is_small):
+            epoch, finished = ended[document["_id"]]
+            view = _view_of(document, finished)
             if view is not None and view.applied and view.epoch == epoch:
-                views[found["_id"]] = view
+                views[document["_id"]] = view
         return views
 
     def view(self, process_id: str, finished: Sequence[Finished]) -> GraphView | None:
-        """The graph as far as these tasks are concerned, without a change; None if there is no graph."""
+        """Return what the graph knows about these tasks, without changing it. None if there is no graph."""
         candidates = _candidates_of(finished)
-        found = self._current.find_one({"_id": process_id}, _projection(finished, candidates))
-        return _decode_view(found, candidates) if found else None
+        document = self._current.find_one({"_id": process_id}, _projection(finished, candidates))
+        return _decode_view(document, candidates) if document else None
 
     def open_among(self, process_id: str, epoch: int, tasks: Sequence[str]) -> set[str]:
-        """Those of these tasks that are open in a process's graph, if it is of this epoch."""
+        """Return the names of those of these tasks that are open. Empty if the graph has another epoch or does not
+        exist.
+        """
         names = {"$map": {"input": {"$objectToArray": "$notFinished"}, "in": "$$this.k"}}
-        among = {"open": {"$setIntersection": [literal(list(tasks)), names]}}
-        found = self._current.find_one({"_id": process_id, "epoch": epoch}, among)
-        return set(found["open"]) if found else set()
+        open_tasks = {"open": {"$setIntersection": [literal(list(tasks)), names]}}
+        document = self._current.find_one({"_id": process_id, "epoch": epoch}, open_tasks)
+        return set(document["open"]) if document else set()
 
     def finished(self, process_id: str) -> int:
-        """How many tasks this graph has as finished; 0 if there is no graph."""
-        among: Document = {"$cond": [{"$isArray": ["$finished"]}, "$finished", []]}
-        found = self._current.find_one({"_id": process_id}, {"finished": {"$size": among}})
-        return int(found["finished"]) if found else 0
+        """Return the number of finished tasks in this graph; 0 if there is no graph."""
+        finished_tasks: Document = {"$cond": [{"$isArray": ["$finished"]}, "$finished", []]}
+        document = self._current.find_one({"_id": process_id}, {"finished": {"$size": finished_tasks}})
+        return int(document["finished"]) if document else 0
 
     def fail(self, process_id: str, epoch: int, task: str, restarts: int | None = None) -> bool:
-        """Note that a task ended with an error. It stays open, so what waits for it goes on waiting.
+        """Mark an open task as failed, and set a new idle deadline. The task stays open, so its dependents keep
+        waiting.
 
-        False if it is not open, or was restarted since: `restarts` is that of the decision that failed.
+        Written to the primary alone.
+
+        Args:
+            process_id: The process.
+            epoch: The epoch that the graph must have.
+            task: Name of the task.
+            restarts: The restarts of the decision that failed. The graph must have the same number for this task.
+
+        Returns:
+            False if the task is not open, was restarted since, or the epoch differs.
         """
         life = {"epoch": epoch, f"restarted.{task}": restarts}
         changed = self._current.update_one(
@@ -195,52 +221,59 @@ class Graphs(GraphRecovery):
         return changed.matched_count == 1
 
     def is_failed(self, process_id: str, task: str, restarts: int | None) -> bool:
-        """Whether it is noted that a task ended with an error, and was not restarted since."""
-        noted = {"_id": process_id, f"failed.{task}": True, f"restarted.{task}": restarts}
-        return self._current.find_one(noted, {"_id": True}) is not None
+        """Return whether the graph has this task as failed, with the same number of restarts."""
+        marked = {"_id": process_id, f"failed.{task}": True, f"restarted.{task}": restarts}
+        return self._current.find_one(marked, {"_id": True}) is not None
 
 
 def _all_open(epoch: int, finished: Sequence[Finished]) -> Document:
-    """A graph of this epoch in which all of these tasks are open."""
-    return {"epoch": epoch, **{f"notFinished.{one.task}": {"$exists": True} for one in finished}}
+    """Return a filter for a graph of this epoch in which all of these tasks are open."""
+    return {"epoch": epoch, **{f"notFinished.{ended.task}": {"$exists": True} for ended in finished}}
 
 
 def _are_all(finished: Sequence[Finished]) -> bool:
-    """Whether these are a start task and all that it led to."""
-    return {one.task for one in finished} == {START_TASK, *(child for one in finished for child in one.children)}
+    """Return whether these are a start task and all tasks that come from it."""
+    return {ended.task for ended in finished} == {
+        START_TASK,
+        *(child for ended in finished for child in ended.children),
+    }
 
 
 def _apply_stages(finished: Sequence[Finished]) -> list[Document]:
-    applied = {one.task for one in finished}
-    opened = {child: "$$NOW" for one in finished for child in one.children}
+    """Return the stages of the update that applies these tasks."""
+    applied = {ended.task for ended in finished}
+    opened = {child: "$$NOW" for ended in finished for child in ended.children}
     links: Document = {}
     removed = [f"{part}.{task}" for task in applied for part in ("notFinished", "links")]
-    for one in finished:
-        for child, deps in one.children.items():
+    for ended in finished:
+        for child, deps in ended.children.items():
             if open_deps := dict.fromkeys(deps, True):
                 links[f"links.{child}"] = literal(open_deps)
-        for dependent in one.dependents:
-            if dependent not in applied:  # whose links go as a whole
-                links |= {f"links.{dependent}.{wait}": True for wait in one.waits}
-                removed.append(f"links.{dependent}.{one.task}")
+        for dependent in ended.dependents:
+            if dependent not in applied:  # the links of an applied task are removed as a whole
+                links |= {f"links.{dependent}.{promised}": True for promised in ended.waits}
+                removed.append(f"links.{dependent}.{ended.task}")
     changes: Document = {
         **links,
-        "finished": {"$concatArrays": ["$finished", [one.task for one in finished]]},
+        "finished": {"$concatArrays": ["$finished", [ended.task for ended in finished]]},
         **TOUCHED,
     }
     if opened:
         changes["notFinished"] = {"$mergeObjects": ["$notFinished", opened]}
-    # Removed last, so that of a batch in which a child and its parent finish the child ends up closed.
+    # Removed after the additions: if a batch contains a task and its parent, the task must end up closed.
     return [{"$set": changes}, {"$unset": removed}]
 
 
 def _candidates_of(finished: Sequence[Finished]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(candidate for one in finished for candidate in one.candidates))
+    """Return the names of the tasks that may have become ready because these tasks finished."""
+    return tuple(dict.fromkeys(candidate for ended in finished for candidate in ended.candidates))
 
 
 def _projection(finished: Sequence[Finished], candidates: Sequence[str]) -> Document:
-    """A projection worked out by the server: what is ready of these, and flags, not the graph."""
-    tasks = [one.task for one in finished]
+    """Return a projection that the server works out: which candidates are ready, and some flags, without the graph
+    itself.
+    """
+    tasks = [ended.task for ended in finished]
     return {
         "_id": False,
         "epoch": True,
@@ -254,44 +287,59 @@ def _projection(finished: Sequence[Finished], candidates: Sequence[str]) -> Docu
 
 
 def _ready_of_few(candidates: Sequence[str]) -> Document:
-    each = [{"$cond": [{"$eq": [{"$ifNull": [f"$links.{one}", {}]}, {}]}, [literal(one)], []]} for one in candidates]
-    return {"$concatArrays": each} if each else literal([])
+    """Return an expression for those of a few candidates that have no links."""
+    ready_lists = [
+        {"$cond": [{"$eq": [{"$ifNull": [f"$links.{candidate}", {}]}, {}]}, [literal(candidate)], []]}
+        for candidate in candidates
+    ]
+    return {"$concatArrays": ready_lists} if ready_lists else literal([])
 
 
 def _ready_of_many(candidates: Sequence[str]) -> Document:
-    """By one pass through all links: the server takes time with the square of how many paths a projection names."""
+    """Return an expression for those of many candidates that have no links, by one pass over all links.
+
+    The server's time grows with the square of the number of paths that a projection names.
+    """
     waiting = {"$filter": {"input": {"$objectToArray": "$links"}, "cond": {"$ne": ["$$this.v", {}]}}}
     return {"$setDifference": [literal(list(candidates)), {"$map": {"input": waiting, "in": "$$this.k"}}]}
 
 
-def _decode_view(found: Document, candidates: Sequence[str]) -> GraphView:
-    ready = frozenset(found["ready"])
+def _decode_view(document: Document, candidates: Sequence[str]) -> GraphView:
+    """Return the view of a document that was read with `_projection`."""
+    ready = frozenset(document["ready"])
     return GraphView(
-        epoch=found["epoch"],
-        registered=found["open"] or found["applied"],
-        applied=found["applied"],
-        ready=tuple(one for one in dict.fromkeys(candidates) if one in ready),
-        complete=found["complete"],
-        finished=found["finished"],
-        size=found["size"],
+        epoch=document["epoch"],
+        registered=document["open"] or document["applied"],
+        applied=document["applied"],
+        ready=tuple(candidate for candidate in dict.fromkeys(candidates) if candidate in ready),
+        complete=document["complete"],
+        finished=document["finished"],
+        size=document["size"],
     )
 
 
-def _view_of(found: Document, finished: Sequence[Finished]) -> GraphView | None:
-    """What `view` has the server work out, of a graph that was read; None of one that another program wrote."""
-    links, over, left, epoch = (found.get(name) for name in ("links", "finished", "notFinished", "epoch"))
-    if not (isinstance(links, dict) and isinstance(over, list) and isinstance(left, dict) and isinstance(epoch, int)):
+def _view_of(document: Document, finished: Sequence[Finished]) -> GraphView | None:
+    """Return the view of a graph that was read with `_PARTS`; None if another program damaged the graph."""
+    links, finished_tasks, open_tasks, epoch = (
+        document.get(name) for name in ("links", "finished", "notFinished", "epoch")
+    )
+    if not (
+        isinstance(links, dict)
+        and isinstance(finished_tasks, list)
+        and isinstance(open_tasks, dict)
+        and isinstance(epoch, int)
+    ):
         return None
-    tasks = [one.task for one in finished]
-    applied = set(tasks) <= {one for one in over if isinstance(one, str)}
+    tasks = [ended.task for ended in finished]
+    applied = set(tasks) <= {name for name in finished_tasks if isinstance(name, str)}
     return GraphView(
         epoch=epoch,
-        registered=applied or tasks[0] in left,
+        registered=applied or tasks[0] in open_tasks,
         applied=applied,
-        ready=tuple(one for one in _candidates_of(finished) if _is_empty(links.get(one))),
-        complete=not left,
-        finished=len(over),
-        size=found["size"],
+        ready=tuple(name for name in _candidates_of(finished) if _is_empty(links.get(name))),
+        complete=not open_tasks,
+        finished=len(finished_tasks),
+        size=document["size"],
     )
 
 

@@ -1,8 +1,8 @@
-"""Queries and updates of the Marker records: what is not to be started again.
+"""Queries and updates of the Marker records: process types and keys that must not be started again.
 
-Everything here is told to somebody, or keeps somebody from a start: written with majority and journal, and read as a
-majority has it. A record holds the marker while it has no `clearedAt`. Once cleared it stays for a while
-(`schema.KEPT_MARKERS`), in which no process that broke before it was cleared writes it anew; then MongoDB removes it.
+All reads and writes are `committed`, because somebody is told of each, or a start is refused for it. A record is an
+active marker as long as it has no `clearedAt`. A cleared record is kept for `schema.KEPT_MARKERS` seconds. During this
+time no process that broke before the clearing can write the marker again. Then MongoDB removes the record.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from recovery.store.expressions import literal
 from recovery.store.record_reading import readable
 
 CLEARINGS = 10
-"""Of one type and key, at most: what is cleared more often than that is not looked into one by one."""
+"""Maximum number of clearings that are kept in one marker; older ones are dropped."""
 
 _THERE: Document = {"clearedAt": None}
 _CLEARED: Document = {"clearedAt": {"$ne": None}}
@@ -37,8 +37,12 @@ class Markers:
         self._markers = committed(collection)
 
     def write(self, marker: Marker, failed_at: datetime) -> bool:
-        """Save a marker of a process that broke then; False if one of its type and key is there, or was cleared since
-        that process broke: whoever cleared it meant what had failed until then."""
+        """Save the marker of a process that broke at `failed_at`.
+
+        Returns:
+            False if the marker of this type and key is active, or was cleared after the process broke. Whoever cleared
+            it had accepted all failures until then.
+        """
         fields = {key: literal(value) for key, value in to_document(marker).items() if key != "clearings"}
         new = {**fields, "writtenAt": "$$NOW", "clearings": {"$ifNull": ["$clearings", []]}}
         query = {"_id": marker.id, "clearedAt": {"$lt": failed_at}}
@@ -49,75 +53,88 @@ class Markers:
         return True
 
     def find(self, name: str) -> Marker | None:
-        """The marker of this name, if it is there and not cleared. One record by its id."""
-        found = self._markers.find_one({"_id": name, **_THERE})
-        return _as_shown(found) if found else None
+        """Return the active marker of this name, or None. Reads one record by its id."""
+        document = self._markers.find_one({"_id": name, **_THERE})
+        return _as_shown(document) if document else None
 
     def get(self, name: str) -> Marker | None:
-        """The same, cleared or not."""
-        found = self._markers.find_one({"_id": name})
-        return _as_shown(found) if found else None
+        """Return the marker of this name, active or cleared, or None."""
+        document = self._markers.find_one({"_id": name})
+        return _as_shown(document) if document else None
 
     def all(self, process_type: str | None = None) -> list[Marker]:
-        """Those that are there, of all types or of one, by name, without their stacks."""
+        """Return all active markers, of all types or of one, sorted by name, without their stacks."""
         return self._list(_THERE, process_type, [("_id", 1)])
 
     def cleared(self, process_type: str | None = None) -> list[Marker]:
-        """Those that were cleared and not written anew, the last one first, without their stacks."""
-        # One without any was never there: somebody was kept from writing it.
+        """Return all cleared markers, of all types or of one, the last cleared first, without their stacks."""
+        # A record without clearings never was a marker: it only prevented that one was written.
         return self._list({**_CLEARED, "clearings.0": {"$exists": True}}, process_type, [("clearedAt", -1)])
 
-    def _list(self, among: Document, process_type: str | None, order: list[tuple[str, int]]) -> list[Marker]:
-        query = among if process_type is None else {**among, "type": process_type}
-        found = self._markers.find(query, {"stack": False}).sort(order)
-        return list(readable(Marker, found, _as_shown))
+    def _list(self, state: Document, process_type: str | None, order: list[tuple[str, int]]) -> list[Marker]:
+        query = state if process_type is None else {**state, "type": process_type}
+        documents = self._markers.find(query, {"stack": False}).sort(order)
+        return list(readable(Marker, documents, _as_shown))
 
     def counts(self) -> dict[str, int]:
-        """{process type: how many are there}. Reads as many as there are."""
+        """Return {process type: number of active markers}. Reads all active markers."""
         stages: list[Document] = [{"$match": _THERE}, {"$group": {"_id": "$type", "count": {"$sum": 1}}}]
-        return {_text(found["_id"]): found["count"] for found in self._markers.aggregate(stages)}
+        return {_text(group["_id"]): group["count"] for group in self._markers.aggregate(stages)}
 
     def clear(self, name: str, written_at: datetime | None, by: str, reason: str) -> bool:
-        """Clear the marker of this name that was written then; False if that one is not there."""
+        """Clear the active marker of this name that was written at `written_at`. Return False if there is no such
+        marker.
+        """
         query = {"_id": name, **_THERE, "writtenAt": written_at}
         return self._markers.update_one(query, _clear(by, reason)).modified_count == 1
 
     def lift(self, marker: Marker, by: str, reason: str, *, due: bool) -> bool:
-        """Clear the marker of this type and key if this process wrote it; whether it was there. With `due` somebody may
-        be about to write it: after this he does not."""
-        among: list[Document] = [{**_THERE, "process": marker.process}, *([_CLEARED] if due else [])]
-        named = {key: literal(value) for key, value in to_document(marker).items() if key in ("type", "key")}
-        stages = [{"$set": named}, *_clear(by, reason)]
+        """Clear the marker of this type and key if this process wrote it. Return whether an existing record was
+        changed.
+
+        Args:
+            marker: The type, key and process.
+            by: Who clears it.
+            reason: Why.
+            due: Whether somebody may be about to write this marker. If so, a cleared record is created or renewed,
+                which makes the late write fail.
+        """
+        allowed: list[Document] = [{**_THERE, "process": marker.process}, *([_CLEARED] if due else [])]
+        identity = {key: literal(value) for key, value in to_document(marker).items() if key in ("type", "key")}
+        stages = [{"$set": identity}, *_clear(by, reason)]
         try:
-            changed = self._markers.update_one({"_id": marker.id, "$or": among}, stages, upsert=due)
-        except DuplicateKeyError:  # another process's
+            changed = self._markers.update_one({"_id": marker.id, "$or": allowed}, stages, upsert=due)
+        except DuplicateKeyError:  # the active marker is another process's
             return False
         return changed.modified_count == 1
 
 
 def _clear(by: str, reason: str) -> list[Document]:
-    """The stages that clear a marker, or keep those from writing one who are late."""
-    said = {key: f"${key}" for key in ("process", "code", "kind", "message", "writtenAt")}
-    clearing = {"at": "$$NOW", "by": literal(by), "reason": literal(reason), **said}
-    before: Document = {"$cond": [{"$isArray": "$clearings"}, "$clearings", []]}
-    all_ = {"$slice": [{"$concatArrays": [before, [clearing]]}, -CLEARINGS]}
-    is_there = {"$eq": [{"$type": "$writtenAt"}, "date"]}
-    now_cleared = {"$and": [is_there, {"$eq": [{"$ifNull": ["$clearedAt", None]}, None]}]}
-    return [{"$set": {"clearings": {"$cond": [now_cleared, all_, before]}, "clearedAt": "$$NOW"}}]
+    """Return the stages that clear a marker. On a record that is not an active marker they only prevent late writes."""
+    failure = {key: f"${key}" for key in ("process", "code", "kind", "message", "writtenAt")}
+    clearing = {"at": "$$NOW", "by": literal(by), "reason": literal(reason), **failure}
+    earlier_clearings: Document = {"$cond": [{"$isArray": "$clearings"}, "$clearings", []]}
+    all_clearings = {"$slice": [{"$concatArrays": [earlier_clearings, [clearing]]}, -CLEARINGS]}
+    was_written = {"$eq": [{"$type": "$writtenAt"}, "date"]}
+    is_active = {"$and": [was_written, {"$eq": [{"$ifNull": ["$clearedAt", None]}, None]}]}
+    return [{"$set": {"clearings": {"$cond": [is_active, all_clearings, earlier_clearings]}, "clearedAt": "$$NOW"}}]
 
 
 def _as_shown(document: Document) -> Marker:
-    """A record as it is shown, with what is no text, of another program, as Python writes it: a marker that can't be
-    read is one all the same."""
-    found = {**document, "_id": _text(document["_id"])}
-    found |= {name: _text(found.get(name, "")) for name in _TEXTS}
-    found |= {name: _text(found[name]) for name in _OPTIONAL_TEXTS if found.get(name) is not None}
-    found |= {name: _date(found.get(name)) for name in ("writtenAt", "clearedAt")}
-    found["code"] = _code(found.get("code"))
-    clearings = found.get("clearings")
-    listed = clearings if isinstance(clearings, list) else []
-    found["clearings"] = [_clearing(one) for one in listed if isinstance(one, dict)]
-    return from_document(Marker, found)
+    """Return a marker for display. Fields with values of other types, which another program wrote, are shown as Python
+    writes them.
+
+    A marker that can't be read properly still prevents starts.
+    """
+    fields = {**document, "_id": _text(document["_id"])}
+    fields |= {name: _text(fields.get(name, "")) for name in _TEXTS}
+    fields |= {name: _text(fields[name]) for name in _OPTIONAL_TEXTS if fields.get(name) is not None}
+    fields |= {name: _date(fields.get(name)) for name in ("writtenAt", "clearedAt")}
+    fields["code"] = _code(fields.get("code"))
+    clearings = fields.get("clearings")
+    clearing_documents = clearings if isinstance(clearings, list) else []
+    fields["clearings"] = [_clearing(clearing) for clearing in clearing_documents if isinstance(clearing, dict)]
+    return from_document(Marker, fields)
 
 
 def _clearing(document: Document) -> Document:

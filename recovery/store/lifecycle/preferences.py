@@ -1,11 +1,12 @@
-"""The settings that operators change at run time, as a process of ours knows them: never older than REFRESH.
+"""The settings that operators change at run time, cached in each operating-system process for at most REFRESH seconds.
 
-Every step asks here, so a change reaches running workers, their pool children and whoever starts processes within
-seconds and without a query per task: one query, by whoever asks after REFRESH is over. While the database is away
-what was known last holds; where nothing was ever known, nothing is taken for allowed.
+Every step reads its settings here. So a change reaches running workers, their pool processes and clients within
+seconds, without a query for each task: whoever asks first after REFRESH seconds runs one query. While the database is
+away, the last known settings apply. If they were never read, methods that could allow something raise StoreError.
 
-Who learns of a change says so (`invalidate`), and it is read anew by whoever asks next, in this process and in all that
-were forked from it. So a worker whose parent has read that an actor is blocked begins no task of it in any child.
+Whoever learns of a change calls `invalidate`. Then this process and all processes that were forked from it read the
+settings again when they next ask. So once a worker's parent has read that an actor is blocked, no pool process begins
+one of its tasks.
 """
 
 from __future__ import annotations
@@ -31,59 +32,74 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 REFRESH = 2.0
-"""Seconds that what was read holds where nobody says that there is something new."""
+"""Seconds for which settings are cached, unless `invalidate` is called."""
 REFRESH_BLOCKED = 0.1
-"""The same for an actor that is blocked: its worker was given a message, so it may have been unblocked just now."""
+"""The same for a blocked actor or a disabled type. Shorter, because a message of the actor arrived, so it may have been
+unblocked just now.
+"""
 ANSWER_TIMEOUT = 2.0
-"""Seconds that a refresh may take; a task is waiting for it."""
+"""Maximum seconds that a refresh may take, because a task waits for it."""
 
 MAX_READS = 3
-"""Reads for one answer, where each was made old by a word that came while it was under way."""
+"""Maximum number of reads for one answer, if `invalidate` is called during each read."""
 
 _news = mmap.mmap(-1, 8)
-"""When somebody last said that there is something new. In memory that processes share with those they fork; a number
-that is read while it is written is one more that nobody has read by."""
+"""The time of the last `invalidate`, in memory shared with forked processes. A value that is read while it is being
+written is torn, and so differs from every known value, which only causes another read.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Actors:
+    """The settings of all actors."""
+
     stored: Mapping[str, Stored[ActorPreferences]] = field(default_factory=dict)
+    """{actor: its settings}."""
     task_timeouts: Mapping[str, float] = field(default_factory=dict)
+    """{actor: its task_timeout in seconds}, of those that have one."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ProcessTypes:
+    """The settings of all process types."""
+
     stored: Mapping[str, Stored[ProcessTypePreferences]] = field(default_factory=dict)
+    """{process type: its settings}."""
     timeouts: Mapping[str, float] = field(default_factory=dict)
+    """{process type: its process_timeout in seconds}, of those that have one."""
 
 
 @translated
 class CurrentPreferences:
-    """What holds now. Safe for threads; two that ask at once may both read."""
+    """The settings that apply now. Thread-safe; two threads that ask at the same time may both read."""
 
     def __init__(self, actors: Actors, process_types: ProcessTypes) -> None:
-        self._actors = _Kept(lambda: _of_actors(actors), _Actors())
-        self._process_types = _Kept(lambda: _of_process_types(process_types), _ProcessTypes())
+        self._actors = _Cached(lambda: _of_actors(actors), _Actors())
+        self._process_types = _Cached(lambda: _of_process_types(process_types), _ProcessTypes())
 
     def actor(self, code: ActorPreferences) -> ActorPreferences:
-        """The settings of an actor whose code says `code`."""
+        """Return the effective settings of an actor whose code declares `code`."""
         stored = self._actors.get().stored.get(code.id)
         return stored.over(code) if stored else code
 
     def process_type(self, code: ProcessTypePreferences) -> ProcessTypePreferences:
-        """The settings of a process type whose code says `code`."""
+        """Return the effective settings of a process type whose code declares `code`."""
         stored = self._process_types.get().stored.get(code.id)
         return stored.over(code) if stored else code
 
     def process_type_named(self, name: str) -> ProcessTypePreferences:
-        """The settings of a process type whose code is not here, as they are kept; the defaults, where it is not
-        known."""
+        """Return the stored settings of a process type whose code is not in this process; the defaults if it is
+        unknown.
+        """
         stored = self._process_types.get().stored.get(name)
         return stored.effective if stored else ProcessTypePreferences(id=name)
 
     def disabled(self, process_type: str) -> TypeDisabled | None:
-        """An operator's word that no process of this type is to be started. Raises StoreError where that could never
-        be read."""
+        """Return who has disabled this process type and why, or None if it is enabled.
+
+        Raises:
+            StoreError: The settings could never be read.
+        """
         stored = self._process_types.known().stored.get(process_type)
         if stored is None or stored.disabled is None:
             return None
@@ -91,18 +107,22 @@ class CurrentPreferences:
         return stored.disabled if stored is not None else None
 
     def failure_action(self, process_type: str) -> FailureAction:
-        """Return what is done when a process of this type breaks.
+        """Return what happens when a process of this type breaks.
 
         Raises:
             StoreError: The settings could never be read.
         """
         stored = self._process_types.known().stored.get(process_type)
-        if stored is None:  # of a worker that has just told of it
+        if stored is None:  # its worker may have saved it just now
             stored = self._process_types.get(0.0).stored.get(process_type)
         return FailureAction.OFF if stored is None else stored.effective.failure_action
 
     def is_blocked(self, actor: str) -> bool:
-        """Whether no task of this actor may be begun. Raises StoreError where that could never be read."""
+        """Return whether this actor is blocked, so that none of its tasks may begin.
+
+        Raises:
+            StoreError: The settings could never be read.
+        """
         stored = self._actors.known().stored.get(actor)
         if stored is None or not stored.blocked:
             return False
@@ -110,49 +130,54 @@ class CurrentPreferences:
         return stored is not None and stored.blocked
 
     def told_actors(self) -> Collection[str]:
-        """Names of the actors that a worker told of."""
+        """Return the names of all actors that a worker has registered."""
         return self._actors.get().stored.keys()
 
     def task_timeouts(self) -> Mapping[str, float]:
-        """{actor: its task_timeout}, of those that have one."""
+        """Return {actor: its task_timeout in seconds}, of those that have one."""
         return self._actors.get().task_timeouts
 
     def process_timeouts(self) -> Mapping[str, float]:
-        """{process type: its process_timeout}, of those that have one."""
+        """Return {process type: its process_timeout in seconds}, of those that have one."""
         return self._process_types.get().timeouts
 
     @staticmethod
     def invalidate() -> None:
-        """Read anew when asked next: here, and in all processes that were forked from here or from where we were."""
+        """Make the next caller read the settings again, in this process and in all that share its memory by a fork."""
         _news[:] = time.monotonic_ns().to_bytes(len(_news), "little")
 
 
-class _Kept(Generic[T]):
-    """What a query gave, kept for a while. One reads at a time, so what was read earlier never replaces what was read
-    later."""
+class _Cached(Generic[T]):
+    """The cached result of a query. Only one thread reads at a time, so an older result never replaces a newer one."""
 
     def __init__(self, load: Callable[[], T], unknown: T) -> None:
         self._load, self._value, self._unknown = load, unknown, unknown
         self._reading = Lock()
-        self._heard = _news[:]
-        self._asked = float("-inf")
-        self._failed: StoreError | None = None
+        self._news_read = _news[:]
+        self._read_at = float("-inf")
+        self._error: StoreError | None = None
 
     def get(self, refresh: float | None = None) -> T:
-        """The value, read again if it is older than so many seconds, or than what was heard last: while it was read,
-        too, so nobody who asked before the word goes on with what held before it."""
+        """Return the cached value; read it first if it is older than `refresh` seconds or than the last `invalidate`.
+
+        If `invalidate` is called during the read, the value is read again. So a caller that asked before `invalidate`
+        does not go on with an outdated value.
+        """
         refresh = REFRESH if refresh is None else refresh
         for _ in range(MAX_READS):
             if self._is_old(refresh):
                 self._read_or_leave(refresh)
-            if self._heard == _news[:]:
+            if self._news_read == _news[:]:
                 break
         return self._value
 
     def _read_or_leave(self, refresh: float) -> None:
-        # Where it is known that the last known does not hold, all wait for the answer; else who asks first.
-        certain = self._value is self._unknown or self._heard != _news[:]
-        if self._reading.acquire(blocking=certain):
+        # If the cached value may still be used, only the first caller reads, and the others do not wait.
+        """Read the value if no other thread does. Wait for the other thread if the cached value is missing or known to
+        be outdated.
+        """
+        must_wait = self._value is self._unknown or self._news_read != _news[:]
+        if self._reading.acquire(blocking=must_wait):
             try:
                 if self._is_old(refresh):
                     self._read()
@@ -160,35 +185,38 @@ class _Kept(Generic[T]):
                 self._reading.release()
 
     def known(self) -> T:
-        """The same. Raises the StoreError that it could not be read for, if it never was."""
+        """Return the value like `get`. Raise the StoreError of the failed read if the value was never read."""
         value = self.get()
-        if value is self._unknown and self._failed is not None:
-            raise self._failed
+        if value is self._unknown and self._error is not None:
+            raise self._error
         return value
 
     def _is_old(self, refresh: float) -> bool:
-        return time.monotonic() - self._asked >= refresh or self._heard != _news[:]
+        """Return whether the cached value is older than `refresh` seconds or than the last `invalidate`."""
+        return time.monotonic() - self._read_at >= refresh or self._news_read != _news[:]
 
     def _read(self) -> None:
-        heard, self._asked = _news[:], time.monotonic()
+        """Read the value. If the read fails, keep the old value and log a warning."""
+        heard, self._read_at = _news[:], time.monotonic()
         try:
             with pymongo.timeout(ANSWER_TIMEOUT):
                 self._value = self._load()
-            self._failed = None
+            self._error = None
         except StoreError as error:
-            self._asked, self._failed = time.monotonic(), error
-            log.warning("settings not read (%s): those known last hold", error)
-        # Only now, or who asks meanwhile would not wait. After a failure as well: not each task is to wait again.
-        self._heard = heard
+            self._read_at, self._error = time.monotonic(), error
+            log.warning("could not read the settings (%s): the last known settings apply", error)
+        # Set only after the read: otherwise callers during the read would not wait for it. Set after a failure as well,
+        # so that not every task waits for a failing read.
+        self._news_read = heard
 
 
 def _of_actors(actors: Actors) -> _Actors:
     stored = actors.stored()
-    timeouts = {name: one.effective.task_timeout for name, one in stored.items()}
+    timeouts = {name: settings.effective.task_timeout for name, settings in stored.items()}
     return _Actors(stored, {name: seconds for name, seconds in timeouts.items() if seconds})
 
 
 def _of_process_types(process_types: ProcessTypes) -> _ProcessTypes:
     stored = process_types.stored()
-    timeouts = {name: one.effective.process_timeout for name, one in stored.items()}
+    timeouts = {name: settings.effective.process_timeout for name, settings in stored.items()}
     return _ProcessTypes(stored, {name: seconds for name, seconds in timeouts.items() if seconds})

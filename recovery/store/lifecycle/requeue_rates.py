@@ -1,7 +1,7 @@
-"""The budgets of requeues: one for each actor with a `requeue_rate`, for the whole cluster.
+"""Updates of requeue budgets: each actor with a `requeue_rate` has one budget for the whole cluster.
 
-A budget is a token bucket in the record of the actor's queue. Taking from it is one atomic update by the database's
-clock, so the scanners and operations of all workers together keep the rate.
+A budget is a token bucket in the record of the actor's queue. Taking from it is one atomic update that uses the
+database's clock, so the scanners and operations of all workers together keep the rate.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from recovery.store.concerns import current
 from recovery.store.driver_errors import translated
 
 MOST = 1e9
-"""Tasks that a budget counts at most. More are another program's."""
+"""Maximum number of tasks in a budget. A larger number was written by another program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What a budget gives for a page of tasks."""
+    """What a budget grants for a page of tasks."""
 
     count: int
-    """Tasks that may be requeued now."""
+    """Number of tasks of this page that may be requeued now."""
     again: float
-    """Tasks that were postponed a second time and are to be requeued before those of this page."""
+    """Number of tasks that were postponed at least twice and are to be requeued before the tasks of this page."""
     fresh: float
-    """Tasks that were postponed once and are to be requeued before those of this page."""
+    """Number of tasks that were postponed once and are to be requeued before the tasks of this page."""
 
 
 @translated
 class RequeueRates:
-    """Updates of the budgets in the collection `queues`."""
+    """The budgets in the collection `queues`."""
 
     def __init__(self, collection: Collection[Document]) -> None:
         self._current = current(collection)
@@ -41,35 +41,36 @@ class RequeueRates:
     def take(
         self, actor: str, rate: float, interval: float, *, again: int, fresh: int, counts_left: bool = True
     ) -> Granted:
-        """Take from an actor's budget for tasks that are to be requeued, and note how many are postponed.
+        """Take tokens from an actor's budget for tasks that are to be requeued, and count the tasks that must be
+        postponed.
 
-        Restorable: what a failover takes back was requeued, and the rate is exceeded once by so much.
+        Written to the primary alone: if a failover undoes it, the rate is exceeded once by this amount.
 
         Args:
-            actor: The actor, which is also its queue's name.
-            rate: Tasks a second.
-            interval: Seconds for which a budget is saved up at most; but it is never less than one task.
-            again: How many of the tasks were postponed before. They come first.
-            fresh: How many were not.
-            counts_left: Whether those that may not be requeued now are postponed, and come before later ones.
+            actor: The actor, whose queue has the same name.
+            rate: Tasks per second.
+            interval: Maximum seconds for which unused budget accumulates. The budget's limit is at least one task.
+            again: Number of tasks that were postponed before. They are requeued first.
+            fresh: Number of tasks that were not postponed before.
+            counts_left: Whether to count the tasks that may not be requeued now as postponed, before later tasks.
         """
-        most = max(rate * interval, 1.0)
+        capacity = max(rate * interval, 1.0)
         seconds = {"$divide": [{"$subtract": ["$$NOW", "$pace.at"]}, 1000]}
         is_date: Document = {"$eq": [{"$type": "$pace.at"}, "date"]}
         earned = {"$cond": [is_date, {"$multiply": [rate, {"$max": [0, seconds]}]}, 0]}
 
-        def worked_off(name: str) -> Document:
+        def remaining_backlog(name: str) -> Document:
             return {"$max": [0, {"$subtract": [_number(name, 0), earned]}]}
 
-        left_again: Any = {"$max": [0, {"$subtract": [again, "$pace.granted"]}]}
-        left_fresh: Any = {"$min": [fresh, {"$subtract": [again + fresh, "$pace.granted"]}]}
+        postponed_again: Any = {"$max": [0, {"$subtract": [again, "$pace.granted"]}]}
+        postponed_fresh: Any = {"$min": [fresh, {"$subtract": [again + fresh, "$pace.granted"]}]}
         if not counts_left:
-            left_again = left_fresh = 0
+            postponed_again = postponed_fresh = 0
         refilled = {
             "at": "$$NOW",
-            "allowed": {"$min": [most, {"$add": [_number("allowed", most), earned]}]},
-            "again": worked_off("again"),
-            "fresh": worked_off("fresh"),
+            "allowed": {"$min": [capacity, {"$add": [_number("allowed", capacity), earned]}]},
+            "again": remaining_backlog("again"),
+            "fresh": remaining_backlog("fresh"),
         }
         stages: list[Document] = [
             {"$set": {"pace": refilled}},
@@ -77,15 +78,15 @@ class RequeueRates:
             {
                 "$set": {
                     "pace.allowed": {"$subtract": ["$pace.allowed", "$pace.granted"]},
-                    "pace.again": {"$add": ["$pace.again", left_again]},
-                    "pace.fresh": {"$add": ["$pace.fresh", left_fresh]},
+                    "pace.again": {"$add": ["$pace.again", postponed_again]},
+                    "pace.fresh": {"$add": ["$pace.fresh", postponed_fresh]},
                 }
             },
         ]
-        after: Any = self._current.find_one_and_update(
+        document: Any = self._current.find_one_and_update(
             {"_id": actor}, stages, projection={"pace": True}, upsert=True, return_document=True
         )
-        pace, count = after["pace"], int(after["pace"]["granted"])
+        pace, count = document["pace"], int(document["pace"]["granted"])
         if not counts_left:
             return Granted(count, pace["again"], pace["fresh"])
         return Granted(
@@ -96,7 +97,7 @@ class RequeueRates:
 
 
 def _number(name: str, default: float) -> Document:
-    """Return a field of the budget; the default if it is absent, or another program's."""
+    """Return a field of the budget, or the default if it is absent or out of range."""
     field = f"$pace.{name}"
-    can_be = {"$and": [{"$isNumber": field}, {"$gte": [field, 0]}, {"$lte": [field, MOST]}]}
-    return {"$cond": [can_be, field, default]}
+    is_valid = {"$and": [{"$isNumber": field}, {"$gte": [field, 0]}, {"$lte": [field, MOST]}]}
+    return {"$cond": [is_valid, field, default]}

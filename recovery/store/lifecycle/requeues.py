@@ -1,13 +1,13 @@
-"""Updates of many decisions at once: enqueue what is ready, requeue what is overdue.
+"""Updates of many decisions at once: enqueue ready tasks, requeue overdue tasks.
 
-All of one shape. The caller found and judged a batch; one `update_many` repeats the whole condition for each
-of its ids and marks what it changed with the batch's own new pass; one find reads back what carries the mark.
-What changed in between (a heartbeat, a result) no longer matches, and wins. So a thousand records cost two
-round trips, and the new pass is both the mark of the claim and what makes old messages and results stale. If the caller
-has just read them (`known`), most are alike, and are requeued by constants, without being read back.
+All updates work in the same way. The caller has found and judged a batch. One `update_many` repeats the whole condition
+for each id and sets the batch's own new pass. One find reads back the decisions with this pass. A decision that changed
+in between (a heartbeat, a result) does not match the condition any more, and stays as it is. So a thousand decisions
+cost two round trips, and the new pass makes earlier messages and results stale. If the caller has just read the
+decisions (`known`), most are alike: these are requeued with constant values and not read back.
 
-Restorable: if a failover takes a requeue back, the record is overdue once more, and the message that
-was pushed carries a pass that no longer matches.
+Updates are written to the primary alone. If a failover undoes a requeue, the decision is overdue again, and the pushed
+message has a pass that no longer matches.
 """
 
 from __future__ import annotations
@@ -34,41 +34,47 @@ from recovery.store.lifecycle.task_deadlines import DELAY, in_time
 from recovery.store.splitting import is_of_record, postpone, tell_unwritten, update_each
 
 LOSSES_WITHOUT_DELAY = LOST_MESSAGE.free - 1
-"""So many messages of one task may be lost, one outage after the other, before it is looked at more rarely."""
+"""Number of lost messages of one task (one per outage, for example) after which it is checked less often."""
 LATE = timedelta(seconds=0.5)
-"""Maximum difference between the time that alike decisions are queued by and the server's when they are written. A
-record that is queued in the past counts as lost as soon as a younger message is taken; and the clock of the server may
-be behind that of the one that told the time."""
+"""Maximum difference between the `queuedAt` that is written and the server's time when it is written. A decision with
+an earlier `queuedAt` would count as lost as soon as a younger message is taken. The difference may have either sign,
+because the server that writes may be behind the server that reported the time.
+"""
 
 Counted = Literal["timeouts", "losses", "workersLost"]
 """The field of a decision that counts a requeue."""
 Known = Mapping[str, Decision]
-"""{decision: as it was read}."""
+"""{decision id: the decision as it was read}."""
 Kind = tuple[bool, bool]
-"""How decisions differ that are requeued alike otherwise: whether they were queued before, and counted before."""
+"""How decisions differ that are otherwise requeued alike: whether they were queued before, and whether the counter
+exists.
+"""
 _MESSAGE = {"actor": True, "pass": True, "queuedAt": True, "state": True}
-"""What `Queued` needs, and whether it is queued."""
+"""Projection: what `Queued` needs, and the state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """A batch that is to be requeued: which of it, the pass that it gets, and what is counted."""
+    """The parameters of one requeue of a batch."""
 
     guard: Document
+    """The condition of the compare-and-set, besides the id."""
     pass_key: str
+    """The new pass."""
     counted: Counted | None = None
+    """The counter to increment, if any."""
     overdue: bool = False
-    """Whether only what is overdue when it is written."""
+    """Whether only overdue decisions match."""
     first: bool = True
-    """Whether the messages go before those that wait: these tasks had their turn already."""
+    """Whether the messages go to the head of the queue, because these tasks had their turn already."""
 
 
 @translated
 class Requeues:
     """Updates of batches in the collection `decisions`.
 
-    `task_timeouts` gives {actor: task_timeout in seconds} of those that have one: what is queued is looked at then
-    at the latest. `at_least` tells the database's time, or one shortly before.
+    `task_timeouts` returns {actor: task_timeout in seconds} of those that have one. It limits the deadlines of queued
+    tasks. `at_least` returns the database's time, or a slightly earlier one.
     """
 
     def __init__(
@@ -83,14 +89,18 @@ class Requeues:
         self._at_least = at_least
 
     def enqueue_ready(self, ids: Sequence[str], pass_key: str) -> list[Queued]:
-        """waiting → queued; or → delayed, where an eta or delay is still to pass."""
+        """Enqueue (waiting → queued) ready tasks, or delay them (waiting → delayed) until their eta or delay is over.
+
+        Returns:
+            The queued decisions, without the delayed ones.
+        """
         starts = {"$max": [date_of("$eta"), {"$add": ["$$NOW", DELAY]}]}
         due = {"$lte": [starts, "$$NOW"]}
         message_due = in_time(after(self._message_timeout), self._task_timeouts())
         fields = {
             "state": {"$cond": [due, QUEUED, DELAYED]},
             "pass": pass_key,
-            # A task's time begins when it could be taken.
+            # A task's time as a whole begins when it can be claimed.
             "enqueuedAt": {"$cond": [due, FIRST_QUEUED, "$$REMOVE"]},
             "queuedAt": "$$NOW",
             "recoveryTime": {"$cond": [due, message_due, starts]},
@@ -98,32 +108,47 @@ class Requeues:
         return self._change(Requeue({"state": WAITING}, pass_key, first=False), [{"$set": fields}], ids)
 
     def enqueue_due(self, ids: Sequence[str], pass_key: str, known: Known | None = None) -> list[Queued]:
-        """delayed, eta past → queued."""
+        """Enqueue (delayed → queued) those of these tasks whose deadline is past. Return the queued decisions."""
         return self._requeue(Requeue({"state": DELAYED}, pass_key, overdue=True, first=False), ids, known)
 
     def timed_out(self, ids: Sequence[str], pass_key: str, known: Known | None = None) -> list[Queued]:
-        """working, deadline past → queued; counts a timeout. Behind what waits: it may hang again, and so many as hang
-        would else keep all others of their actor waiting."""
+        """Requeue (working → queued) those of these tasks whose deadline is past, and count a timeout. Return the
+        queued decisions.
+
+        The messages go to the end of the queue, because the tasks may hang again, and would otherwise keep all other
+        tasks of their actor waiting.
+        """
         batch = Requeue({"state": WORKING}, pass_key, "timeouts", overdue=True, first=False)
         return self._requeue(batch, ids, known)
 
     def requeue_worker_lost(
         self, ids: Sequence[str], workers: Sequence[str], pass_key: str, counted: Counted = "timeouts"
     ) -> list[Queued]:
-        """working for holders that are gone → queued.
+        """Requeue (working → queued) those of these tasks that dead holders have claimed. Return the queued decisions.
 
-        Counts a timeout, because the task may have killed its process; or, of a worker that is gone as a whole, that.
+        Args:
+            ids: The decisions.
+            workers: Names of the dead holders.
+            pass_key: The new pass.
+            counted: The counter to increment: `timeouts` if a pool process died, because the task may have killed it;
+                `workersLost` if a whole worker is gone.
         """
-        held: Document = {"state": WORKING, "worker": {"$in": list(workers)}}
-        return self._requeue(Requeue(held, pass_key, counted), ids)
+        claimed: Document = {"state": WORKING, "worker": {"$in": list(workers)}}
+        return self._requeue(Requeue(claimed, pass_key, counted), ids)
 
     def delay_lost(
         self, ids: Sequence[str], seconds: float, pass_key: str, workers: Sequence[str] | None = None
     ) -> list[str]:
-        """working, and overdue or held by `workers` → delayed for so many seconds; counts a timeout.
+        """Delay (working → delayed) those of these tasks that are overdue or claimed by `workers`, and count a timeout.
+
+        Args:
+            ids: The decisions.
+            seconds: The delay.
+            pass_key: The new pass.
+            workers: Names of dead holders. If absent, overdue decisions match instead.
 
         Returns:
-            The ids of those that are delayed.
+            The ids of the delayed decisions.
         """
         guard: Document = OVERDUE if workers is None else {"worker": {"$in": list(workers)}}
         fields = {
@@ -133,44 +158,77 @@ class Requeues:
             "recoveryTime": in_time(after(seconds), self._task_timeouts()),
             "timeouts": plus_one("timeouts"),
         }
-        gone = ["delay", *forgotten(Until.NEXT_ATTEMPT)]
-        update_each(self._current, ids, {"state": WORKING, **guard}, [{"$set": fields}, {"$unset": gone}])
+        reset_fields = ["delay", *forgotten(Until.NEXT_ATTEMPT)]
+        update_each(self._current, ids, {"state": WORKING, **guard}, [{"$set": fields}, {"$unset": reset_fields}])
         mark = {"_id": {"$in": list(ids)}, "pass": pass_key, "state": DELAYED}
         return [document["_id"] for document in self._current.find(mark, {"_id": True}).hint("_id_")]
 
     def requeue_given_back(self, ids: Sequence[str], workers: Sequence[str], pass_key: str) -> list[Queued]:
-        """working for a worker that shuts down → queued; no timeout, nothing went wrong."""
+        """Requeue (working → queued) tasks of a worker that shuts down. Return the queued decisions.
+
+        No timeout is counted, because nothing went wrong.
+        """
         return self._requeue(Requeue({"state": WORKING, "worker": {"$in": list(workers)}}, pass_key), ids)
 
     def requeue_unrun(self, passes: Mapping[str, str], worker: str, pass_key: str) -> list[Queued]:
-        """{decision: pass} claimed under these by this holder, or in messages that are used up, and not run or their
-        ends not written → queued; no timeout.
+        """Requeue decisions that were not run, or whose results were not written. Return the queued decisions. Counts
+        no timeout.
 
-        By both: the holder may have a task under a later pass, and the pass may be another's, whose message was the
-        same. Whose claim was not answered can't know which of them has it.
+        Matches decisions with one of these passes that are queued (their message is used up), or claimed by this
+        holder. Both are compared, because a claim whose reply was lost may or may not have taken place: the holder may
+        have claimed the task later under another pass, and the pass may have been claimed by another holder with a copy
+        of the message.
+
+        Args:
+            passes: {decision: its pass}.
+            worker: The holder.
+            pass_key: The new pass.
         """
-        held: Document = {"pass": {"$in": list(passes.values())}}
-        held["$or"] = [{"state": QUEUED}, {"state": WORKING, "worker": worker}]
-        return self._requeue(Requeue(held, pass_key), list(passes))
+        unrun: Document = {"pass": {"$in": list(passes.values())}}
+        unrun["$or"] = [{"state": QUEUED}, {"state": WORKING, "worker": worker}]
+        return self._requeue(Requeue(unrun, pass_key), list(passes))
 
     def requeue_unbegun(self, holder: str, ran: str | None, limit: int, pass_key: str) -> list[Queued]:
-        """working in a batch of a process that is gone, but for the one that it `ran` → queued; no timeout: they had
-        not begun, or had ended. Up to so many of them. Index `worker`."""
-        held: Document = {"worker": {"$gte": holder, "$lt": holder + HOLDER_END}, "state": WORKING, "inBatch": True}
-        found = self._current.find({**held, "_id": {"$ne": ran or ""}}, {"_id": True}).hint("worker").limit(limit)
-        return self._requeue(Requeue(held, pass_key), [one["_id"] for one in found])
+        """Requeue (working → queued) the tasks in the batch of a dead process, except the task that it `ran`. Return
+        the queued decisions.
+
+        No timeout is counted, because these tasks had not begun, or had ended. Index `worker`.
+
+        Args:
+            holder: Name of the process.
+            ran: Id of the decision that it was running, if known.
+            limit: Maximum number of tasks.
+            pass_key: The new pass.
+        """
+        claimed: Document = {"worker": {"$gte": holder, "$lt": holder + HOLDER_END}, "state": WORKING, "inBatch": True}
+        documents = (
+            self._current.find({**claimed, "_id": {"$ne": ran or ""}}, {"_id": True}).hint("worker").limit(limit)
+        )
+        return self._requeue(Requeue(claimed, pass_key), [document["_id"] for document in documents])
 
     def requeue_message_lost(
         self, ids: Sequence[str], queued_until: datetime | None, pass_key: str, known: Known | None = None
     ) -> list[Queued]:
-        """queued, message lost → queued again. `queued_until` is the youngest `queuedAt` that was judged:
-        whatever was queued again since then is younger, and is left alone. One without `queuedAt`, which another
-        program wrote, has no message either; if none has one, `queued_until` is None."""
+        """Requeue (queued → queued) those of these tasks that lost their messages, and count a loss. Return the queued
+        decisions.
+
+        Args:
+            ids: The decisions.
+            queued_until: The latest `queuedAt` of the judged decisions. A decision that was requeued since is younger
+                and does not match. A decision without `queuedAt`, which another program wrote, always matches. None if
+                all of them are without it.
+            pass_key: The new pass.
+            known: The decisions as they were read.
+        """
         judged = [{"queuedAt": None}] + ([{"queuedAt": {"$lte": queued_until}}] if queued_until is not None else [])
         return self._requeue(Requeue({"state": QUEUED, "$or": judged}, pass_key, "losses"), ids, known)
 
     def _requeue(self, batch: Requeue, ids: Sequence[str], known: Known | None = None) -> list[Queued]:
-        if known is None or len(ids) < 2:  # one costs one round trip
+        """Requeue a batch. Return the queued decisions.
+
+        Known decisions that are alike get constant values. The server works out the values of all others.
+        """
+        if known is None or len(ids) < 2:  # a single decision costs one round trip
             return self._requeue_any(batch, ids)
         kinds, limited = defaultdict[Kind | None, list[str]](list), self._task_timeouts()
         for key in ids:
@@ -187,27 +245,29 @@ class Requeues:
         return queued + self._requeue_any(batch, others)
 
     def _requeue_alike(self, batch: Requeue, keys: list[str], kind: Kind, at: datetime) -> Sequence[str]:
-        """Requeue decisions of a kind by constants; return which were. It takes the server three quarters of the time
-        of `_requeue_any`, which works out for each record what is right for it. What differs, or was changed since it
-        was read, does not match here."""
+        """Requeue decisions of one kind with constant values. Return the ids of those that were changed.
+
+        This takes the server three quarters of the time of `_requeue_any`, which works out the values for each record.
+        Decisions of another kind, or that changed since they were read, do not match.
+        """
         queued_before, counted_before = kind
         fields = {"state": QUEUED, "pass": batch.pass_key, "queuedAt": at}
         fields["recoveryTime"] = at + timedelta(seconds=self._message_timeout)
-        like: Document = {**batch.guard, "inBatch": {"$ne": True}, "enqueuedAt": {"$type": "date"}}
+        alike: Document = {**batch.guard, "inBatch": {"$ne": True}, "enqueuedAt": {"$type": "date"}}
         if not queued_before:
-            like["enqueuedAt"], fields["enqueuedAt"] = None, at
+            alike["enqueuedAt"], fields["enqueuedAt"] = None, at
         if batch.overdue:
-            like["recoveryTime"] = {"$lte": at}
+            alike["recoveryTime"] = {"$lte": at}
         changes: Document = {"$set": fields, "$unset": {"worker": True}}
-        if batch.counted:  # to what is no number nothing can be added
-            like[batch.counted] = {"$gte": 0} if counted_before else {"$exists": False}
+        if batch.counted:  # `$inc` fails on a value that is no number
+            alike[batch.counted] = {"$gte": 0} if counted_before else {"$exists": False}
             changes["$inc"] = {batch.counted: 1}
-        like["$expr"] = {"$and": [{"$lt": ["$$NOW", at + LATE]}, {"$gt": ["$$NOW", at - LATE]}]}
+        alike["$expr"] = {"$and": [{"$lt": ["$$NOW", at + LATE]}, {"$gt": ["$$NOW", at - LATE]}]}
         try:
-            # By their ids: see `update_each`. Past the validators, which took a tenth of it: of what is written here,
-            # the same for all and with a deadline, ours refuse nothing.
+            # For the hint see `update_each`. The validators are bypassed to save time: they would accept these updates,
+            # which set the same valid fields and a deadline on every record.
             count = self._current.update_many(
-                {"_id": {"$in": keys}, **like}, changes, hint="_id_", bypass_document_validation=True
+                {"_id": {"$in": keys}, **alike}, changes, hint="_id_", bypass_document_validation=True
             ).modified_count
             if count in (0, len(keys)):
                 return keys if count else ()
@@ -215,31 +275,34 @@ class Requeues:
             if not is_of_record(error):
                 raise
         mark = {"_id": {"$in": keys}, "pass": batch.pass_key, "state": QUEUED}
-        return [one["_id"] for one in self._current.find(mark, {"_id": True}).hint("_id_")]
+        return [document["_id"] for document in self._current.find(mark, {"_id": True}).hint("_id_")]
 
     def _requeue_any(self, batch: Requeue, ids: Sequence[str]) -> list[Queued]:
-        wait: Any = round(self._message_timeout * 1000)
+        """Requeue decisions with values that the server works out for each record."""
+        delay: Any = round(self._message_timeout * 1000)
         if batch.counted == "losses":
-            # After many in a row ever more rarely: a queue whose messages something takes is not filled for ever.
-            again = {"$subtract": [number_of("$losses"), LOSSES_WITHOUT_DELAY]}
-            wait = by_policy(LOST_MESSAGE.policy, again, self._message_timeout)
+            # After many losses in a row check less and less often: if something keeps removing messages from a queue,
+            # the queue must not be refilled at the full rate.
+            delays_before = {"$subtract": [number_of("$losses"), LOSSES_WITHOUT_DELAY]}
+            delay = by_policy(LOST_MESSAGE.policy, delays_before, self._message_timeout)
         fields: Document = {
             "state": QUEUED,
             "pass": batch.pass_key,
             "enqueuedAt": FIRST_QUEUED,
             "queuedAt": "$$NOW",
-            "recoveryTime": in_time({"$add": ["$$NOW", wait]}, self._task_timeouts()),
+            "recoveryTime": in_time({"$add": ["$$NOW", delay]}, self._task_timeouts()),
         }
         if batch.counted in ("losses", "workersLost"):
             fields[batch.counted] = plus_one(batch.counted)
         if batch.counted == "timeouts":
-            # Of a batch nobody knows which of them ran. By the next time it is known.
+            # Nobody knows which task of the batch ran. Claim each of them alone next time, so that it is known then.
             in_batch = {"$eq": ["$inBatch", True]}
             fields["timeouts"] = {"$add": [number_of("$timeouts"), {"$cond": [in_batch, 0, 1]}]}
             fields["alone"] = {"$cond": [in_batch, True, "$alone"]}
         return self._change(batch, [{"$set": fields}, {"$unset": list(forgotten(Until.NEXT_ATTEMPT))}], ids)
 
     def _change(self, batch: Requeue, stages: list[Document], ids: Sequence[str]) -> list[Queued]:
+        """Update these decisions, and read back those that are queued with the new pass."""
         guard = {**batch.guard, **OVERDUE} if batch.overdue else batch.guard
         if len(ids) == 1:  # one round trip instead of two
             return self._change_one(batch, guard, stages, ids[0])
@@ -252,8 +315,9 @@ class Requeues:
         return [_queued(batch, document) for document in self._current.find(mark, _MESSAGE).hint("_id_")]
 
     def _change_one(self, batch: Requeue, guard: Document, stages: list[Document], key: str) -> list[Queued]:
+        """Update a single decision in one round trip. Log and postpone it if it can't be written."""
         try:
-            one = self._current.find_one_and_update(
+            document = self._current.find_one_and_update(
                 {"_id": key, **guard}, stages, projection=_MESSAGE, return_document=True
             )
         except OperationFailure as error:
@@ -262,12 +326,13 @@ class Requeues:
             tell_unwritten(self._current, key, error)
             postpone(self._current, key)
             return []
-        return [_queued(batch, one)] if one and one["state"] == QUEUED else []
+        return [_queued(batch, document)] if document and document["state"] == QUEUED else []
 
 
 def _kind(batch: Requeue, decision: Decision | None, limited: Mapping[str, float]) -> Kind | None:
-    """Return by which constants a decision is requeued; None if it needs what `_requeue_any` works out, as those do
-    whose actor is `limited` by a task_timeout."""
+    """Return the kind of a decision, or None if only `_requeue_any` can requeue it, for instance because its actor is
+    in `limited`.
+    """
     if decision is None or decision.in_batch or decision.actor in limited:
         return None
     if (decision.losses or 0) > LOSSES_WITHOUT_DELAY:
@@ -277,4 +342,5 @@ def _kind(batch: Requeue, decision: Decision | None, limited: Mapping[str, float
 
 
 def _queued(batch: Requeue, document: Document) -> Queued:
+    """Return what the message of a queued decision's document needs."""
     return Queued(document["_id"], document["actor"], document["pass"], document["queuedAt"], batch.first)

@@ -1,8 +1,8 @@
 """Queries and updates of the Schedule records.
 
-All writes are of the whole record and name the version that they were decided from: of two who decide at once one
-writes. All are acknowledged by a majority, since a process is started, or not, for what stands here; there are as many
-schedules as process types, and few writes.
+`save` replaces the whole record and compares the version that it was decided from, so only one of two concurrent writes
+succeeds. All writes except `postpone` are `committed`, because they decide whether a process is started. There are as
+many schedules as process types, and few writes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Schedules:
         self._committed, self._current = committed(collection), current(collection)
 
     def insert(self, schedule: Schedule) -> bool:
-        """Save a new schedule; False: there is one of this name."""
+        """Save a new schedule. Return False if the name exists already."""
         try:
             self._committed.insert_one(to_document(schedule))
         except DuplicateKeyError:
@@ -38,64 +38,83 @@ class Schedules:
         return True
 
     def save(self, schedule: Schedule) -> bool:
-        """Save a schedule that was decided from the version it holds, as the next one; False: somebody was first."""
+        """Replace a schedule and increment its version. Return False if its version has changed since it was read."""
         document = to_document(schedule.evolve(version=schedule.version + 1))
         changed = self._committed.replace_one(_as_read(schedule), document)
         return changed.modified_count == 1
 
     def remove(self, schedule: Schedule) -> bool:
-        """Remove a schedule in this version; False: somebody was first."""
+        """Remove a schedule. Return False if its version has changed since it was read."""
         return self._committed.delete_one(_as_read(schedule)).deleted_count == 1
 
     def remove_damaged(self, name: str) -> bool:
-        """Remove a schedule that can't be read. Return False if there is none of this name, if it can be read, or if
-        somebody has changed it meanwhile."""
-        found = self._committed.find_one({"_id": name})
-        if found is None or not read(Schedule, [found]).damaged:
+        """Remove a schedule that can't be read.
+
+        Returns:
+            False if there is no schedule of this name, if it can be read, or if it was changed at the same time.
+        """
+        document = self._committed.find_one({"_id": name})
+        if document is None or not read(Schedule, [document]).damaged:
             return False
-        return self._committed.delete_one({"_id": name, "version": found.get("version")}).deleted_count == 1
+        return self._committed.delete_one({"_id": name, "version": document.get("version")}).deleted_count == 1
 
     def get(self, name: str) -> Schedule | None:
-        """The schedule of this name, as a majority has it. Raises DamagedRecord."""
-        found = self._committed.find_one({"_id": name})
-        return from_document(Schedule, found) if found else None
+        """Return the schedule of this name as a majority has it, or None. Raises DamagedRecord."""
+        document = self._committed.find_one({"_id": name})
+        return from_document(Schedule, document) if document else None
 
     def among(self, names: Names[str]) -> dict[str, Schedule]:
-        """Those of these schedules that can be read, by name, as a majority has them."""
-        found = self._committed.find({"_id": {"$in": list(names)}})
-        return {schedule.id: schedule for schedule in readable(Schedule, found)}
+        """Return {name: schedule} of these schedules as a majority has them. Damaged ones are logged and left out."""
+        documents = self._committed.find({"_id": {"$in": list(names)}})
+        return {schedule.id: schedule for schedule in readable(Schedule, documents)}
 
     def all(self) -> dict[str, Schedule]:
-        """All schedules that can be read, by name, as a majority has them."""
+        """Return {name: schedule} of all schedules as a majority has them. Damaged ones are logged and left out."""
         return {schedule.id: schedule for schedule in readable(Schedule, self._committed.find().sort("_id", 1))}
 
     def all_with_damaged(self) -> Read[Schedule]:
-        """Return all schedules by name, and why the others can't be read, as a majority has them."""
+        """Return all schedules by name, and the damage of the others, as a majority has them."""
         return read(Schedule, self._committed.find().sort("_id", 1))
 
     def awaited(self) -> set[str]:
-        """Processes that schedules started, and whose ends may not be accounted for yet."""
-        return {one for schedule in self.all().values() for one in (*schedule.beside, schedule.last_process) if one}
+        """Return the ids of processes that schedules started and whose ends may not have been evaluated yet."""
+        return {
+            process_id
+            for schedule in self.all().values()
+            for process_id in (*schedule.beside, schedule.last_process)
+            if process_id
+        }
 
     def to_look_at(self, limit: int, ahead: float, process_types: Names[str]) -> Read[Schedule]:
-        """Schedules whose deadline is past, the longest first; and those whose deadline is further off than any is
-        written, since a clock was wrong; and those that have no deadline and are not at rest, since another program
-        wrote them. Those of processes whose key nobody has told yet only of these types. Index `deadline` for what is
-        overdue."""
-        known: list[Document] = [{"keyed": {"$exists": True}}, {"orders": {"$exists": True}}]
-        ours: Document = {"$or": [*known, {"type": {"$in": list(process_types)}}]}
-        found = read(Schedule, self._current.find({**OVERDUE, **ours}).sort("recoveryTime", 1).limit(limit))
-        left = limit - len(found)
-        if left <= 0:
-            return found
-        odd = {"$and": [{"$or": [_far_off(ahead), _WITHOUT_DEADLINE]}, ours]}
-        return found + read(Schedule, self._current.find(odd).limit(left))
+        """Return schedules that need attention, from the primary.
+
+        Overdue schedules come first, the longest overdue first (index `deadline`). Then come schedules with an
+        impossible deadline (a clock was wrong), and schedules that lack a deadline although they are not at rest
+        (another program wrote them).
+
+        Args:
+            limit: Maximum number of schedules.
+            ahead: A deadline more than this many seconds ahead is impossible.
+            process_types: Process types that this worker has. A schedule whose key is not known yet is returned only if
+                its type is one of these.
+        """
+        has_key: list[Document] = [{"keyed": {"$exists": True}}, {"orders": {"$exists": True}}]
+        startable: Document = {"$or": [*has_key, {"type": {"$in": list(process_types)}}]}
+        overdue = read(Schedule, self._current.find({**OVERDUE, **startable}).sort("recoveryTime", 1).limit(limit))
+        remaining = limit - len(overdue)
+        if remaining <= 0:
+            return overdue
+        abnormal = {"$and": [{"$or": [_far_off(ahead), _WITHOUT_DEADLINE]}, startable]}
+        return overdue + read(Schedule, self._current.find(abnormal).limit(remaining))
 
     def postpone(self, record: Any, seconds: float, ahead: float) -> None:
-        """Look after so many seconds at a schedule that nobody can work with, if `to_look_at` still has it."""
-        later = [{"$set": {"recoveryTime": after(seconds)}}]
-        found = {"_id": record, "$or": [OVERDUE, _far_off(ahead), _WITHOUT_DEADLINE]}
-        self._current.update_one(found, later, bypass_document_validation=True)
+        """Set the deadline of a schedule that can't be handled to this many seconds from now.
+
+        Changes it only if `to_look_at` would still return it. Bypasses the validators.
+        """
+        stages = [{"$set": {"recoveryTime": after(seconds)}}]
+        query = {"_id": record, "$or": [OVERDUE, _far_off(ahead), _WITHOUT_DEADLINE]}
+        self._current.update_one(query, stages, bypass_document_validation=True)
 
 
 _WITHOUT_DEADLINE: Document = {
@@ -106,13 +125,16 @@ _WITHOUT_DEADLINE: Document = {
         {"$or": [{"starting": {"$exists": True}}, {"nextSlot": {"$exists": True}}, {"waiting.0": {"$exists": True}}]},
     ],
 }
-"""Nobody has paused or disabled it, and something is to be started. There are few schedules, so no index has these."""
+"""Filter: a schedule has no deadline although it is not paused or disabled and has something to start. There are few
+schedules, so no index is needed.
+"""
 
 
 def _far_off(ahead: float) -> Document:
+    """Return a filter for deadlines more than this many seconds ahead."""
     return {"recoveryTime": {"$exists": True}, "$expr": {"$gt": ["$recoveryTime", after(ahead)]}}
 
 
 def _as_read(schedule: Schedule) -> Document:
-    """Return a filter that matches a schedule in the version that was read. One without a version is read as 0."""
+    """Return a filter that matches a schedule in the version that was read. A missing version is read as 0."""
     return {"_id": schedule.id, "version": schedule.version or {"$in": [0, None]}}

@@ -1,4 +1,4 @@
-"""Queries and inserts of the Task records. They are immutable: there is no update."""
+"""Queries and inserts of the Task records. They are immutable, so there is no update. All are on the primary alone."""
 
 from __future__ import annotations
 
@@ -27,65 +27,75 @@ class Tasks:
         self._current = current(collection)
 
     def insert(self, tasks: Sequence[Task]) -> int:
-        """Save tasks; those that are there already are left as they are. How many were not."""
+        """Save tasks. Return how many did not exist yet; existing tasks are not changed."""
         return insert_missing(self._current, [to_document(task) for task in tasks])
 
     def withdraw(self, task_id: str, epoch: int) -> bool:
-        """Remove the record of a start task that was made for a process that is gone."""
+        """Remove the Task of a start whose process does not exist, if it has this epoch. Return whether it was
+        removed.
+        """
         return self._current.delete_one({"_id": task_id, "epoch": epoch}).deleted_count == 1
 
     def get(self, task_id: str) -> Task | None:
-        """The task of this id, `P/T`, as a whole: up to 16 MB."""
-        found = self._current.find_one({"_id": task_id})
-        return from_document(Task, found) if found else None
+        """Return the whole task of this id (`P/T`, up to 16 MB), or None. Raises DamagedRecord."""
+        document = self._current.find_one({"_id": task_id})
+        return from_document(Task, document) if document else None
 
     def retry_terms(self, task_id: str) -> tuple[RetryOptions | None, str | None]:
-        """What a task says itself about its retries, and the JSON text of its context. Raises DamagedRecord."""
-        found = self._current.find_one({"_id": task_id}, {"retry": True, "context": True, "actor": True})
-        if found is None:  # made again from its parent's decision, before it can run
+        """Return a task's own retry options and the JSON text of its context. Both are None if the task does not exist.
+
+        Raises:
+            DamagedRecord: The record can't be read.
+        """
+        document = self._current.find_one({"_id": task_id}, {"retry": True, "context": True, "actor": True})
+        if document is None:  # it is made again from its parent's decision before it can run
             return None, None
-        task = from_document(Task, found | {"args": LEFT_OUT})
+        task = from_document(Task, document | {"args": LEFT_OUT})
         return task.retry, task.context
 
     def retry_terms_of(self, task_ids: Sequence[str]) -> dict[str, tuple[RetryOptions | None, str | None]]:
-        """Return the same of many tasks, by task. A damaged record says nothing."""
+        """Return {task: (retry options, context)} of these tasks. Missing and damaged tasks are left out; damage is
+        logged.
+        """
         fields = {"retry": True, "context": True, "actor": True}
-        found = (document | {"args": LEFT_OUT} for document in self._find(task_ids, fields))
-        return {task.id: (task.retry, task.context) for task in readable(Task, found)}
+        documents = (document | {"args": LEFT_OUT} for document in self._find(task_ids, fields))
+        return {task.id: (task.retry, task.context) for task in readable(Task, documents)}
 
     def links(self, task_ids: Iterable[str]) -> dict[str, Task]:
-        """The tasks that are there, by id, as an apply needs them: who waits for each, without arguments."""
-        found = (document | {"args": LEFT_OUT} for document in self._find(task_ids, _LINKS))
-        return {task.id: task for task in readable(Task, found)}
+        """Return {task: its record without arguments}, of those that exist. An apply needs their dependents."""
+        documents = (document | {"args": LEFT_OUT} for document in self._find(task_ids, _LINKS))
+        return {task.id: task for task in readable(Task, documents)}
 
     def link_sizes(self, task_ids: Iterable[str]) -> dict[str, int]:
-        """{task: bytes that `links` reads of it}, of those that are there."""
-        return {found["_id"]: found["size"] for found in self._find(task_ids, {"size": without("args")})}
+        """Return {task: bytes that `links` would read}, of those that exist."""
+        return {document["_id"]: document["size"] for document in self._find(task_ids, {"size": without("args")})}
 
     def present(self, task_ids: Iterable[str]) -> set[str]:
-        """The ids of those of these tasks that are there."""
+        """Return those of these ids that exist."""
         return {document["_id"] for document in self._find(task_ids, {"_id": True})}
 
     def dependents(self, task_ids: Iterable[str]) -> dict[str, list[str]]:
-        """{task: those of its process that wait for it}, by names, of the tasks that are there."""
-        found = self._find(task_ids, {"dependents": True})
-        return {document["_id"]: list(document.get("dependents", ())) for document in found}
+        """Return {task: names of the tasks of its process that wait for it}, of those that exist."""
+        documents = self._find(task_ids, {"dependents": True})
+        return {document["_id"]: list(document.get("dependents", ())) for document in documents}
 
     def _find(self, task_ids: Iterable[str], fields: Document) -> Iterator[Document]:
         return find_keys(self._current, task_ids, fields)
 
 
 def insert_missing(collection: Collection[Any], documents: Sequence[Document]) -> int:
-    """Insert documents, unordered; one whose key is there already is left as it is. How many were not there."""
+    """Insert documents whose `_id` does not exist yet. Return how many were inserted. Existing documents are not
+    changed.
+    """
     return len(documents) - len(there_already(collection, documents))
 
 
 def there_already(collection: Collection[Any], documents: Sequence[Document]) -> list[Any]:
-    """The same; keys of those that were there."""
+    """Insert documents whose `_id` does not exist yet. Return the ids of those that existed."""
     if not documents:
         return []
     try:
-        if len(documents) == 1:  # half as dear as a batch of one
+        if len(documents) == 1:  # costs half as much as a batch of one
             collection.insert_one(documents[0])
         else:
             collection.insert_many(documents, ordered=False)
