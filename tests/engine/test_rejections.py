@@ -101,6 +101,8 @@ def test_messages_that_are_old_come_twice_or_are_of_nothing(world: World, add: A
     claim(world, [record_id("f" * 32, "start"), new_pass()])
     assert counts.of(Step.CLAIM) == {"pass": 1, "state": 1, "gone": 1}
     assert latest(world) == [("claim", "pass", key)], "one a second"
+    world.store.actors.save([add.preferences])
+    assert latest(world) == [("claim", "pass", key)], "a worker that starts keeps it"
 
 
 def test_a_result_that_comes_late(world: World, app: Recovery, counts: Counts) -> None:

@@ -2,7 +2,7 @@
 
 One document contains both what the code of the workers declares and what operators set. Neither write changes the
 other's fields: a worker that starts replaces what its code declares, and keeps `overrides`, `blockedAt`, `disabled` and
-`enabledAt`, and `freed`, which `hung` writes.
+`enabledAt`, and `freed` and `rejected`, which `hung` and `rejected_writes` write.
 
 All reads and writes are `committed`. Collections are small (one document for each name), so most queries read all of
 it.
@@ -55,7 +55,7 @@ class KeptSettings(Generic[P]):
         """
         owner: Document = {"application": literal(application)} if application is not None else {}
         kept_fields = {"overrides": "$overrides", "blockedAt": "$blockedAt", "freed": "$freed", "disabled": "$disabled"}
-        kept_fields["enabledAt"] = "$enabledAt"
+        kept_fields |= {"enabledAt": "$enabledAt", "rejected": "$rejected"}
         updates = [
             UpdateOne(
                 {"_id": preferences.id},
