@@ -174,7 +174,8 @@ class Decision(OfTask):
     pass_key: str | None = lasts(Until.NEXT_EPOCH)
     attempts: int = lasts(Until.NEXT_EPOCH, 0)
     timeouts: int = lasts(Until.NEXT_LIFE, 0)
-    """Consecutive lost attempts, since the last attempt that ended or the last restart of the task."""
+    """Consecutive lost attempts since the last attempt that ended or the last restart of the task. Losses in a batch or
+    with a whole worker are not counted here."""
     workers_lost: int | None = lasts(Until.NEXT_LIFE)
     """Consecutive attempts that were lost with their whole workers, which `timeouts` does not count; absent if none."""
     losses: int | None = lasts(Until.NEXT_EPOCH)

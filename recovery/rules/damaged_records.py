@@ -69,7 +69,7 @@ def not_judged(process_id: str, error: Exception) -> Finding:
 
 
 def foreign_id(decision: Decision) -> Finding:
-    """RECORD_DAMAGED: return the finding for a queued decision with a foreign id. Workers discard its messages, because
+    """RECORD_DAMAGED: return the finding for a queued decision with a foreign id. Workers reject its messages, because
     such an id might be a query."""
     evidence = f"queued, and its id {decision.id!r:.100} is not of the form PROCESS/TASK: no worker takes it"
     return Finding(Rule.RECORD_DAMAGED, decision.id, Repair.WAIT, evidence, decision)

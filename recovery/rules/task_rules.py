@@ -28,7 +28,7 @@ def judge_decision(decision: Decision, around: Surroundings) -> Finding | None:
     if decision.state is DecisionState.QUEUED:
         if finding := task_timeout(decision, around):
             return finding
-        if not is_record_id(decision.id):  # workers discard its messages, whatever the state of its queue
+        if not is_record_id(decision.id):  # workers reject its messages, whatever the state of its queue
             return foreign_id(decision) if _past(decision, around) else None
         return message_lost(decision, around)
     return not_applied(decision, around)
