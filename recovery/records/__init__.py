@@ -1,8 +1,8 @@
-"""The records and what they are made of. Pure: no driver is imported here, it runs inside Spark executors.
+"""The records that MongoDB stores, as frozen dataclasses. No driver is imported here, so Spark executors can use them.
 
-Four kinds describe a process: Process, Graph, Task and Decision; `Worker` describes who works. They are
-frozen; a changed copy comes from `evolve()`. `codec` maps them to documents, `values` maps arguments and
-results to JSON texts, `ids` makes ids, `record` names the states and says which of them are live.
+Four records describe a process: Process, Graph, Task and Decision. `Worker` describes a worker. `evolve()` returns a
+changed copy of a record. `codec` maps records to documents, `values` maps arguments and results to JSON texts, `ids`
+makes ids, and `record` defines the states and which of them are live.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""Records to and from MongoDB documents: snake_case fields here, camelCase there, `id` is `_id`.
+"""Converts records to and from MongoDB documents. Fields are snake_case in records and camelCase in documents; `id` is
+`_id`.
 
-Fields that are None are left out: an absent `recoveryTime` is what keeps a record out of its index. Empty
-collections are left out too, except where an update relies on the field being there (a graph's).
+Fields that are None are not written: the partial index on `recoveryTime` must not hold records without a deadline.
+Empty collections are not written either, unless an update relies on the field (the fields of a graph).
 
-Reading is the one boundary at which what others wrote is checked: a record that was read has in every field what its
-type says, so nobody after that has to expect anything else. What can't be read is a DamagedRecord, which names it.
+Documents are checked only here, when they are read. Because every field of a record that was read has the type of its
+annotation, other code need not check types. A document that cannot be read raises DamagedRecord, which names the
+damaged fields.
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ Decoder = Callable[[Any], Any]
 
 _RENAMED = {"id": "_id", "pass_key": "pass"}
 _PLAIN = frozenset({str, int, float, bool, datetime, dict})
-"""Types of what stands in a document as it stands in a record: most of it."""
+"""Types whose values are the same in a record and in its document."""
 
 
 def field_name(name: str) -> str:
-    """The document's name of a record's field."""
+    """Return the name that a record's field has in documents."""
     if name in _RENAMED:
         return _RENAMED[name]
     first, *rest = name.split("_")
@@ -37,7 +39,7 @@ def field_name(name: str) -> str:
 
 
 def to_document(record: Record) -> dict[str, Any]:
-    """The document of a record."""
+    """Return the document of a record."""
     document: dict[str, Any] = {}
     cls: Any = type(record)
     for name, key in _names(cls):
@@ -49,64 +51,65 @@ def to_document(record: Record) -> dict[str, Any]:
 
 
 def from_document(cls: type[R], document: Mapping[str, Any]) -> R:
-    """The record of a document. Fields that the document lacks take the record's defaults.
+    """Return the record of a document. Fields that the document lacks take the record's defaults.
 
-    Raises DamagedRecord, which names the record and every field that can't be read.
+    Raises:
+        DamagedRecord: A field cannot be read. The error names the record and all of its damaged fields.
     """
     kind: Any = cls
     values: dict[str, Any] = {}
     fields = _fields(kind)
     try:
-        # Over what is there, and not over all fields: most records lack most of them.
+        # Iterate over the document and not over all fields, because most records lack most of their fields.
         for key, value in document.items():
             if value is not None and key in fields:
                 name, exact, decode = fields[key]
                 values[name] = value if type(value) is exact else decode(value)
         if values.keys() >= _required(kind):
-            return _made(kind, values) if kind.__dictoffset__ else cls(**values)
+            return _build(kind, values) if kind.__dictoffset__ else cls(**values)
     except (Wrong, TypeError):
         pass
     raise _damage(kind, document)
 
 
 def as_far_as_readable(cls: type[R], document: Mapping[str, Any]) -> tuple[R, DamagedRecord | None]:
-    """Return the record of a document without its damaged fields, and what is wrong with those.
+    """Return the record of a document without its damaged fields, and the error that names them (None if none is).
 
     Raises:
-        DamagedRecord: A field is damaged without which there is no such record.
+        DamagedRecord: A required field is damaged.
     """
     try:
         return from_document(cls, document), None
     except DamagedRecord as damage:
         if not set(required(cls)).isdisjoint(damage.fields):
             raise
-        rest = {key: value for key, value in document.items() if key not in damage.fields}
-        return from_document(cls, rest), damage
+        readable = {key: value for key, value in document.items() if key not in damage.fields}
+        return from_document(cls, readable), damage
 
 
-def _made(cls: Any, values: dict[str, Any]) -> Any:
-    """A frozen record with these fields, as its constructor makes it, which sets each of its twenty by a call. What is
-    not in it has its default by its class."""
-    made = object.__new__(cls)
-    made.__dict__.update(values)
-    return made
+def _build(cls: Any, values: dict[str, Any]) -> Any:
+    """Return a frozen record with these fields. This is faster than its constructor, which sets each field by a call.
+    Fields that are missing in `values` have their defaults, which are attributes of the class."""
+    record = object.__new__(cls)
+    record.__dict__.update(values)
+    return record
 
 
 def shapes_of(cls: type[Record]) -> Mapping[str, Shape]:
-    """{document's field: what may stand in it}."""
+    """Return {field of the document: its shape}."""
     kind: Any = cls
     return {key: _shapes(kind)[name] for name, key in _names(kind)}
 
 
 def required(cls: type[Record]) -> tuple[str, ...]:
-    """The document's fields without which there is no such record."""
+    """Return the fields that every document of this record must have."""
     kind: Any = cls
     return tuple(field_name(name) for name in sorted(_required(kind)))
 
 
 @cache
 def _required(cls: Any) -> frozenset[str]:
-    """Fields without which there is no such record."""
+    """Return the record's fields that every document must have: those without a default or in `ALWAYS_WRITTEN`."""
     return frozenset(
         field.name
         for field in dataclasses.fields(cls)
@@ -116,13 +119,13 @@ def _required(cls: Any) -> frozenset[str]:
 
 
 def _damage(cls: Any, document: Mapping[str, Any]) -> DamagedRecord:
-    wrong = dict(_wrongs(cls, document))
+    faults = dict(_field_faults(cls, document))
     key = document.get("_id", "")
-    told = "; ".join(f"its {field} is {what}" for field, what in wrong.items()) or "can't be read"
-    return DamagedRecord(key, f"{cls.__name__} {key}: {told}"[:500], tuple(wrong), cls.__name__)
+    message = "; ".join(f"its {field} is {fault}" for field, fault in faults.items()) or "can't be read"
+    return DamagedRecord(key, f"{cls.__name__} {key}: {message}"[:500], tuple(faults), cls.__name__)
 
 
-def _wrongs(cls: Any, document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _field_faults(cls: Any, document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for key, (name, exact, decode) in _fields(cls).items():
         value = document.get(key)
         if value is None:
@@ -172,6 +175,6 @@ def _nested(cls: Any) -> Shape:
         try:
             return from_document(cls, value)
         except DamagedRecord:
-            raise Wrong("; ".join(f"its {key} is {what}" for key, what in _wrongs(cls, value))) from None
+            raise Wrong("; ".join(f"its {key} is {fault}" for key, fault in _field_faults(cls, value))) from None
 
     return Shape(None, decode, ("object",), parts=shapes_of(cls), required=required(cls))

@@ -1,4 +1,4 @@
-"""What came of a task: the Decision record, with its outcome or error, and how far its retries have come."""
+"""The Decision record: the state and outcome of a task, and its retries, losses and refusals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from recovery.records.record import DecisionState, OfTask, Record, Trace
 from recovery.records.task import Call, Child, Task
 
 ABORTED = "Aborted"
-"""Kind of the error that an aborted process, and its tasks that were not finished, end with."""
+"""Kind of the error that an aborted process and its unfinished tasks end with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,22 +27,22 @@ class ErrorInfo(Record):
     message: str
     """Up to 500 characters."""
     code: int | None = None
-    """What it is by a catalogue of `retry`; 40000 is what none knows. Absent of what no exception was raised for."""
+    """The error's code in a catalogue of `retry`; 40000 if no catalogue knows it. Absent if no exception was raised."""
     exhausted: int | None = None
-    """The code whose total duration of retries is over. `code` is then RETRIES_EXHAUSTED, which is not retriable."""
+    """The code whose retries exceeded their total duration. `code` is then RETRIES_EXHAUSTED, which is not retried."""
     reason: str | None = None
-    """The name of its reason, one of `retry.REASONS`."""
+    """The name of the error's reason, one of `retry.REASONS`."""
     no_retry: str | None = None
-    """Why it was not tried again, in a few words."""
+    """Why the task was not retried, in a few words."""
     task: str | None = None
     actor: str | None = None
     stack: str | None = None
     fingerprint: str | None = None
-    """What alike errors have in common; see `failure.fingerprint`."""
+    """A hash that similar errors share; see `failure.fingerprint`."""
 
     @property
     def first_code(self) -> int | None:
-        """The code of the fault itself, also if its retries are exhausted."""
+        """Return the code of the error itself, even if its retries are exhausted."""
         return self.code if self.exhausted is None else self.exhausted
 
 
@@ -54,15 +54,15 @@ class Outcome(Record):
     finished_at: datetime | None = None
     value: str | None = None
     waits: tuple[str, ...] = ()
-    """Children that the value still promises; who waits for this task waits for them."""
+    """Children whose promises the value contains. Tasks that wait for this task also wait for these children."""
     error: ErrorInfo | None = None
     trace: Trace | None = None
-    """The attempt's span, which its children come under; absent where the decision's own says all that there is."""
+    """The attempt's span, the parent of its children's spans. Absent if the decision's `trace` is the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryCycle(Record):
-    """The retries for an error that a task had before the one that it has now: if that code comes back, it goes on."""
+    """The retries for an earlier error code of a task. If that code occurs again, its cycle resumes."""
 
     code: int
     retries: int
@@ -72,22 +72,24 @@ class RetryCycle(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryState(Record):
-    """The retries of a task: written with the state `delayed`, so that a crash neither forgets nor repeats one."""
+    """The retries of a task. Written together with the state `delayed`, so that a crash neither loses nor repeats a
+    retry."""
 
     count: int
-    """Retries of the task in all, the next one included."""
+    """All retries of the task, including the next one."""
     cycle: int
-    """The same since the error it has now came first: a code that the task has not had starts a new cycle."""
+    """Retries in the current cycle, including the next one. A cycle counts one error code; a new code starts a new
+    cycle."""
     since: datetime
     """The first failure of the cycle."""
     until: datetime
-    """No retry of this cycle begins after it."""
+    """No retry of this cycle begins after this moment."""
     failed_at: datetime
     """The last failure."""
     attempt: int
-    """The attempt that failed last, by the decision's `attempts`."""
+    """The number of the attempt that failed last, as counted by the decision's `attempts`."""
     pass_key: str
-    """Its pass: by it that attempt knows its own write again."""
+    """The pass of that attempt, by which the attempt recognizes its own write."""
     code: int
     reason: str
     kind: str
@@ -97,68 +99,71 @@ class RetryState(Record):
     reasons: tuple[str, ...] = ()
     """Names of the reasons of all retries so far."""
     cycles: tuple[RetryCycle, ...] = ()
-    """The cycles of other codes that the task has had, the oldest first; at most `retry.attempts.CODES`. Absent in the
-    records of older versions, which forgot them."""
+    """The cycles of the task's earlier codes, oldest first; at most `retry.attempts.CODES`. Absent in records of older
+    versions, which did not keep them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostAttempt(Record):
-    """How the process of an attempt that was lost had ended, as its parent saw."""
+    """How the pool process of a lost attempt ended, as its parent process saw it."""
 
     attempt: int
-    """Which it was, by the decision's `attempts`."""
+    """The attempt's number, as counted by the decision's `attempts`."""
     how: str
-    """As in 'was ended by signal 9 (SIGKILL)', 'ended with exit code 3'."""
+    """For example 'was ended by signal 9 (SIGKILL)' or 'ended with exit code 3'."""
 
 
 PINNED = "does not run it: the task is pinned to another version"
-"""Why a worker refuses a task that is pinned to a version with which its code is not compatible."""
+"""The reason of a worker that refuses a task pinned to a version with which its code is not compatible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRefusal(Record):
-    """A version of the application whose code does not accept the call of a task, or that a task is not pinned to."""
+    """A version of the application that refused a task: its code does not accept the task's call, or the task is pinned
+    to another version."""
 
     version: str
     since: datetime
     """When a worker of this version first refused the task."""
     why: str
-    """As in "got an unexpected keyword argument 'currency'"."""
+    """For example "got an unexpected keyword argument 'currency'"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused(Record):
-    """Refusals of a task, in a row, by workers whose code does not accept its call. None of them is an attempt."""
+    """Consecutive refusals of a task by workers of the wrong version. A refusal does not count as an attempt."""
 
     count: int
     attempts: int
-    """The decision's `attempts` when the task was refused last, without that claim."""
+    """The decision's `attempts` at the last refusal, without the refused claim."""
     pass_key: str
-    """The pass of the claim that was refused last: by it the worker knows its own write again."""
+    """The pass of the claim that was refused last, by which the worker recognizes its own write."""
     by: tuple[VersionRefusal, ...] = ()
-    """One for each version that refused the task; the version that refused it last is the last."""
+    """One entry per version that refused the task; the version that refused it last comes last."""
 
 
 class Until(IntEnum):
-    """How long what a field of a decision says holds. What ends later forgets what ends sooner as well."""
+    """The event that resets a field of a decision. Each event also resets the fields of the events with lower
+    values."""
 
     NEXT_ATTEMPT = 1
-    """Until the task is queued again."""
+    """The task is queued again."""
     NEXT_LIFE = 2
-    """Until an operator restarts it."""
+    """An operator restarts the failed task."""
     NEXT_EPOCH = 3
-    """Until it is done again."""
+    """The task runs again in a new epoch of its process."""
 
 
 def lasts(until: Until, default: Any = None) -> Any:
-    """A field whose value is its default again from then on."""
+    """Return a dataclass field that is reset to its default by this event."""
     return field(default=default, metadata={"until": until})
 
 
-# Without slots: a thousand are read at once, and the codec makes one with the few fields that it has (`from_document`).
+# Without slots, because scanners read a thousand decisions at once: without slots, the codec can build a decision from
+# the few fields that its document has (`from_document`).
 @dataclass(frozen=True, kw_only=True)
 class Decision(OfTask):
-    """How far a task is, and what came of it."""
+    """The state and outcome of a task."""
 
     ALWAYS_WRITTEN: ClassVar = frozenset({"state", "epoch"})
 
@@ -169,54 +174,61 @@ class Decision(OfTask):
     pass_key: str | None = lasts(Until.NEXT_EPOCH)
     attempts: int = lasts(Until.NEXT_EPOCH, 0)
     timeouts: int = lasts(Until.NEXT_LIFE, 0)
-    """Attempts that were lost in a row: since one ended, or the task was restarted."""
+    """Consecutive lost attempts since the last attempt that ended or the last restart of the task. Losses in a batch or
+    with a whole worker are not counted here."""
     workers_lost: int | None = lasts(Until.NEXT_LIFE)
-    """Attempts in a row that were lost with their whole workers, which count as no timeout; absent if none."""
+    """Consecutive attempts that were lost with their whole workers, which `timeouts` does not count; absent if none."""
     losses: int | None = lasts(Until.NEXT_EPOCH)
-    """How often its message was lost and it was queued again for that; absent if never."""
+    """How often the task was requeued because its message was lost; absent if never."""
     lost_attempt: LostAttempt | None = lasts(Until.NEXT_LIFE)
-    """The last one of which that is known; absent mostly. Of a machine that is gone nobody knows."""
+    """The last lost attempt whose end was seen. Usually absent; always absent if the whole machine was lost."""
     in_batch: bool | None = lasts(Until.NEXT_ATTEMPT)
-    """Claimed with others, to be run one after the other: while it is working, whether it has begun is not known."""
+    """Claimed in a batch, whose tasks run one after another. While the task is `working`, it may not have begun."""
     fresh: bool | None = None
-    """Made by a start, and never claimed: whoever queues it has to know that its process is there, or removes it."""
+    """Created by a start and never claimed. Before the task is queued, its process must be seen in MongoDB. Otherwise
+    the task is removed."""
     alone: bool | None = lasts(Until.NEXT_LIFE)
-    """Its holder was lost with a batch of which it was a part, and nobody knows which of them ran: from then on it is
-    claimed by itself, so that it is known the next time."""
+    """The task is claimed without others from now on, because its slot was lost with a batch and nobody knows which
+    task of the batch was running."""
     restarts: int | None = lasts(Until.NEXT_EPOCH)
-    """How often an operator restarted the task; absent if never. What was decided before the last time is stale."""
+    """How often an operator restarted the task; absent if never. Results from before the last restart are stale."""
     fallible: bool | None = None
-    """The task's, and not in `call`: of a large task too it must be known whether its error breaks the process."""
+    """True: an error of the task does not break the process. Stored outside of `call`, because the decisions of large
+    tasks have no `call`."""
     call: Call | None = None
     eta: datetime | None = None
-    """Not before this moment: as it was scheduled, or until its next retry."""
+    """The task starts no earlier than this moment: its scheduled time, or the time of its next retry."""
     delay: float | None = None
+    """Seconds to wait once the task is ready."""
     enqueued_at: datetime | None = lasts(Until.NEXT_EPOCH)
-    """When it was first queued: what its task_timeout counts from. `queued_at` is when it was last."""
+    """When the task was first queued, from which its task_timeout counts. `queued_at` is when it was last queued."""
     queued_at: datetime | None = lasts(Until.NEXT_EPOCH)
     claimed_at: datetime | None = lasts(Until.NEXT_EPOCH)
     pinned_to: str | None = None
-    """The version of the application that alone runs it, or one that declares itself compatible; absent if any may."""
+    """The version of the application that must run the task, or a version that declares itself compatible. Absent if
+    any version may."""
     worker: str | None = lasts(Until.NEXT_ATTEMPT)
+    """The holder of the claim, or of the attempt that finished the task; see `ids.holder`."""
     version: str | None = lasts(Until.NEXT_EPOCH)
-    """The version of the application that ran the last attempt, or the one whose result was accepted. Absent of
-    versions of the library that did not record it."""
+    """The version of the application that ran the last attempt, or the attempt whose result was accepted. Absent in
+    records of library versions that did not record it."""
     retry: RetryState | None = lasts(Until.NEXT_LIFE)
-    """Absent until it is tried again for an error."""
+    """Absent until the task is retried after an error."""
     refused: Refused | None = lasts(Until.NEXT_LIFE)
-    """Absent unless a worker's code did not accept its call. `waits_for_newer_worker` says whether it still waits."""
+    """Absent unless workers refused the task. `waits_for_newer_worker` tells whether the task still waits."""
     outcome: Outcome | None = lasts(Until.NEXT_LIFE)
     children: tuple[Child, ...] = lasts(Until.NEXT_LIFE, ())
+    """The tasks that this task scheduled, with all data that their records need."""
     trace: Trace | None = None
-    """The span that its attempts come under: of the attempt that scheduled it, or of its process's start. Absent where
-    nobody traces."""
+    """The parent span of the task's attempts: the span of the attempt that scheduled the task, or of the process's
+    start. Absent without tracing."""
     recovery_time: datetime | None = lasts(Until.NEXT_EPOCH)
     paced_to: datetime | None = None
-    """The deadline that its actor's pace has set, while it stands: it has its turn then, and is not to be looked at
-    sooner."""
+    """The deadline that the actor's `requeue_rate` has set. While `recovery_time` is the same, the task waits for its
+    turn and its deadline is not advanced."""
 
     def task(self) -> Task | None:
-        """The Task record, if this decision has a copy of its call."""
+        """Return the Task record, or None if this decision has no copy of its call."""
         if self.call is None:
             return None
         call = self.call
@@ -234,49 +246,64 @@ class Decision(OfTask):
 
     @property
     def is_paced(self) -> bool:
-        """Whether its deadline is that of its actor's pace, and none that was set since."""
+        """Return whether the current deadline was set by the actor's `requeue_rate`."""
         return self.paced_to is not None and self.paced_to == self.recovery_time
 
     @property
     def waits_for_newer_worker(self) -> bool:
-        """Whether the task was given back by a worker whose code does not accept its call, and was not begun since."""
-        # An attempt that begins removes the refusals.
+        """Return whether a worker of the wrong version refused the task and no attempt has begun since."""
+        # An attempt that begins removes `refused`.
         return self.refused is not None and self.state in (DecisionState.DELAYED, DecisionState.QUEUED)
 
     @property
     def waits_for_pinned_version(self) -> bool:
-        """Whether the task was given back last because the worker's code is of another version than it is pinned to."""
+        """Return whether the task waits because the last worker that refused it is not of the pinned version."""
         last = self.refused.by[-1] if self.refused is not None and self.refused.by else None
         return self.waits_for_newer_worker and last is not None and last.why == PINNED
 
     @property
     def last_loss(self) -> str | None:
-        """How the process of its last attempt had ended, if that was seen."""
+        """Return how the pool process of the last attempt ended; None if the last attempt was not seen to be lost."""
         lost = self.lost_attempt
         return lost.how if lost is not None and lost.attempt == self.attempts else None
 
     @property
     def effects_trace(self) -> Trace | None:
-        """The span that what it brings about comes under, once it is finished."""
+        """Return the parent span of all that follows from the finished task: its attempt's span, or else its own
+        parent."""
         return (self.outcome.trace if self.outcome is not None else None) or self.trace
 
     @property
     def failed(self) -> bool:
-        """Whether it ended with an error that breaks its process: a fallible task's is its value."""
+        """Return whether the task ended with an error that breaks its process. The error of a fallible task is its
+        value and breaks nothing."""
         return self.outcome is not None and self.outcome.error is not None and not self.fallible
 
 
 @cache
 def forgotten(until: Until) -> tuple[str, ...]:
-    """Return the stored names of what a decision no longer has from then on; see `reset` for its counts."""
-    return tuple(field_name(one.name) for one in _ending(until) if one.default is None or one.default == ())
+    """Return the stored names of the fields that this event removes from a decision; see `reset` for its counts."""
+    return tuple(
+        field_name(dataclass_field.name)
+        for dataclass_field in _ending(until)
+        if dataclass_field.default is None or dataclass_field.default == ()
+    )
 
 
 @cache
 def reset(until: Until) -> dict[str, int]:
-    """Return the counts that begin anew then, by their stored names."""
-    return {field_name(one.name): one.default for one in _ending(until) if isinstance(one.default, int)}
+    """Return {stored name: default} of the counts that this event resets."""
+    return {
+        field_name(dataclass_field.name): dataclass_field.default
+        for dataclass_field in _ending(until)
+        if isinstance(dataclass_field.default, int)
+    }
 
 
 def _ending(until: Until) -> list[Any]:
-    return [one for one in fields(Decision) if one.metadata.get("until", until + 1) <= until]
+    """Return the dataclass fields that this event resets."""
+    return [
+        dataclass_field
+        for dataclass_field in fields(Decision)
+        if dataclass_field.metadata.get("until", until + 1) <= until
+    ]

@@ -1,7 +1,7 @@
-"""What stays of failures: the value that stands for an error, and the records of what failed for good.
+"""Records of failures, and `Failure`, the value that replaces the result of a failed fallible task.
 
-`Interruption` is a failed task, `Marker` a process type, or a key of it, that is not started again until an operator
-clears it. `fingerprint` groups alike errors.
+An `Interruption` lists a failed task of a broken process. A `Marker` prevents new processes of a type, or of one key of
+a type, until an operator clears it. `fingerprint` groups similar errors.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ from hashlib import blake2b
 from recovery.records.record import OfTask, Record
 
 FRAMES = 8
-"""Of a stack so many frames count, those nearest to the error: further out alike errors come by many ways."""
+"""Number of stack frames in a fingerprint, counted from the error. Outer frames differ between similar errors."""
 _VARYING = re.compile(r"0x[0-9a-fA-F]+|(?=[a-f]*[0-9])[0-9a-f]{8,}|[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How a fallible task ended: what those that wait for it get in its value's place."""
+    """The error of a fallible task. Tasks that wait for its value receive this object instead.
+
+    A value with a failure inside may be returned or passed on like any other value.
+    """
 
     kind: str
-    """Name of the error's type; `WorkTimeout` if it brought no result in time."""
+    """Name of the error's type; `WorkTimeout` if the task returned no result in time."""
     message: str
     """Up to 500 characters."""
     actor: str
@@ -33,43 +36,47 @@ class Failure:
 
 
 def fingerprint(kind: str, frames: Iterable[tuple[str, str]] = ()) -> str:
-    """A short mark that alike errors share: of their kind and of where they were raised, as (module, function), the
-    outermost first.
+    """Return a short hash that similar errors share, made from their kind and the last frames of their stack.
 
-    Without line numbers, the roots of paths, and numbers, ids and addresses in names, so that a deployment, another
-    machine or a generated name does not make a new error of an old one. A recursion counts as one frame, however deep.
+    Line numbers, roots of paths, and numbers, ids and addresses in names are left out. Otherwise a deployment, another
+    machine or a generated name would change the fingerprint. Consecutive equal frames (a recursion) count once.
+
+    Args:
+        kind: Name of the error's type.
+        frames: (module, function) of each stack frame, outermost first.
     """
-    kept: list[str] = []
+    last_frames: list[str] = []
     for module, function in frames:
         frame = _VARYING.sub("#", f"{module}:{function}")
-        if not kept or kept[-1] != frame:
-            kept.append(frame)
-    return blake2b("\n".join([kind, *kept[-FRAMES:]]).encode(errors="replace"), digest_size=6).hexdigest()
+        if not last_frames or last_frames[-1] != frame:
+            last_frames.append(frame)
+    return blake2b("\n".join([kind, *last_frames[-FRAMES:]]).encode(errors="replace"), digest_size=6).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interruption(OfTask):
-    """A task that ended with an error for which its process is broken: what an operator has to look at.
+    """A failed task of a broken process, listed for operators.
 
-    Its id is the task's, `P/T`, so what is listed is what is broken now. The stack stays in the decision's outcome.
+    Its id is the task's, `P/T`, so the collection lists only what is broken now. The stack is in the decision's
+    outcome.
     """
 
     id: str
     type: str
-    """The process's."""
+    """The process type."""
     actor: str
     kind: str
     message: str
     code: int | None = None
-    """The error's, by a catalogue of `retry`."""
+    """The error's code in a catalogue of `retry`."""
     exhausted: int | None = None
     """As in `ErrorInfo.exhausted`."""
     fingerprint: str
     attempt: int = 0
     restarts: int = 0
-    """Of the decision that failed."""
+    """The `restarts` of the decision that failed."""
     reopened: int = 0
-    """How often the process had been set running again: the life of it in which this was listed."""
+    """The `reopened` of the process when this interruption was written."""
     at: datetime | None = None
 
 
@@ -78,7 +85,7 @@ SEPARATOR = "/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeDisabled(Record):
-    """An operator's word that a process type is not to be started."""
+    """An operator's order that no process of a type is started."""
 
     at: datetime | None = None
     by: str = ""
@@ -87,7 +94,7 @@ class TypeDisabled(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clearing(Record):
-    """A marker that is cleared: who did that and why, and what it had said."""
+    """The clearing of a marker: who cleared it, when and why, and which error the marker recorded."""
 
     at: datetime | None = None
     by: str = ""
@@ -101,18 +108,18 @@ class Clearing(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marker(Record):
-    """A process of this type, and key, broke for good: no other is started until it is cleared.
+    """A process of this type and key broke for good. No other is started until an operator clears the marker.
 
-    There is one at the most for each type and key; `id` is their name. Once it is cleared the record stays for a while:
-    by `cleared_at` whoever is late with a failure from before that writes none.
+    Each type and key has at most one marker; `id` is `TYPE` or `TYPE/KEY`. A cleared marker is kept for a while, so
+    that no marker is written for a failure from before `cleared_at`.
     """
 
     id: str
     type: str
     key: str | None = None
-    """What of the type it is for, by the type's key function; None: all of it."""
+    """The key that the type's key function returned; None: the marker holds for the whole type."""
     code: int | None = None
-    """The error's, by a catalogue of `retry`."""
+    """The error's code in a catalogue of `retry`."""
     exhausted: int | None = None
     """As in `ErrorInfo.exhausted`."""
     reason: str | None = None
@@ -122,21 +129,21 @@ class Marker(Record):
     stack: str | None = None
     fingerprint: str | None = None
     process: str = ""
-    """The one that broke."""
+    """Id of the process that broke."""
     actor: str | None = None
     task: str | None = None
     written_at: datetime | None = None
     cleared_at: datetime | None = None
     clearings: tuple[Clearing, ...] = ()
-    """The last ones of this type and key, the newest last."""
+    """The last clearings of this type and key, newest last."""
 
 
 def marker_name(process_type: str, key: str | None) -> str:
-    """The name of the marker of a type and key, `TYPE` or `TYPE/KEY`. No type has a slash in its name."""
+    """Return the marker's name, `TYPE` or `TYPE/KEY`. Names of process types contain no slash."""
     return process_type if key is None else f"{process_type}{SEPARATOR}{key}"
 
 
 def split_marker_name(name: str) -> tuple[str, str | None]:
-    """(type, key) of a marker's name."""
+    """Return (type, key) of a marker's name; the key is None for a marker of the whole type."""
     process_type, separator, key = name.partition(SEPARATOR)
     return process_type, key if separator else None

@@ -1,7 +1,7 @@
-"""Checks of what callers give, before anything is asked of a server.
+"""Checks values that callers give, before any server is asked.
 
-To MongoDB a dict in the place of a name is a query, and bytes or a number are other keys than the text that was meant:
-each is an InputError that says what was given, where, and what is wanted.
+MongoDB would treat a dict in the place of a name as a query, and bytes or a number as a different key than the intended
+text. Such values raise an InputError with the value, the name of the argument, and what is expected.
 """
 
 from __future__ import annotations
@@ -15,12 +15,21 @@ from recovery.limits import LONGEST
 from recovery.wording import EXAMPLES, parse_duration
 
 MAX_LENGTH = 500
-"""Characters of a name or an id. The longest of ours has 100; a custom id may well be an address."""
+"""Maximum length of a name or an id, in characters. Our own have at most 100, but a custom id may be a URL."""
 _SHOWN = 60
 
 
 def text(value: Any, what: str, *, longest: int = MAX_LENGTH) -> str:
-    """A text of 1 to `longest` characters, as an exact str: an object of a subclass of str may compare as it likes."""
+    """Return a text as an exact str, because a subclass of str may redefine comparison.
+
+    Args:
+        value: The value to check.
+        what: Name of the value in errors.
+        longest: Maximum length in characters; the minimum is 1.
+
+    Raises:
+        InputError: The value is not a text, is empty or too long, or contains a lone surrogate.
+    """
     if not isinstance(value, str):
         raise InputError(f"{what}={shown(value)}: must be a text of 1 to {longest:,} characters, not {_kind(value)}")
     plain = exact(value)
@@ -32,31 +41,32 @@ def text(value: Any, what: str, *, longest: int = MAX_LENGTH) -> str:
 
 
 def exact(value: str) -> str:
-    """The same text as an exact str: what a subclass says of itself, its parts and its form, is its own affair."""
+    """Return the same text as an exact str, without calling methods that a subclass of str may redefine."""
     return str.__str__(value)
 
 
 def number(value: Any) -> int | float | None:
-    """A number as an exact int or float; None for what is none, as a switch."""
+    """Return a number as an exact int or float; None for any other value, booleans included."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float.__float__(value) if isinstance(value, float) else int.__int__(value)
 
 
 def is_finite(value: int | float) -> bool:
-    """Return whether a float can hold this number. `math.isfinite` raises for an integer that is too large."""
+    """Return whether a float can hold this number. Unlike `math.isfinite`, this does not raise for large integers."""
     return abs(value) <= sys.float_info.max
 
 
 def is_unicode(value: str) -> bool:
-    """Whether a text has no lone surrogates, for which UTF-8 has no bytes."""
+    """Return whether a text has no lone surrogates, which UTF-8 cannot encode."""
     return value.encode(errors="ignore").decode() == value
 
 
 def duration(value: Any) -> int | float | None:
-    """Return the seconds of a number, of a timedelta, or of a text such as `5s`; None for anything else.
+    """Return the seconds of a number, of a timedelta, or of a text such as `5s`; None for any other type.
 
-    Raises ValueError for a text that is no duration; its message says what is one.
+    Raises:
+        ValueError: The text is not a duration. The message gives examples.
     """
     if isinstance(value, timedelta):
         return timedelta.total_seconds(value)
@@ -64,7 +74,11 @@ def duration(value: Any) -> int | float | None:
 
 
 def seconds(value: Any, what: str) -> float:
-    """A time that is no less than 0; one that is longer than the longest of all is that."""
+    """Return the seconds of a duration, at most `LONGEST`. `what` names the value in errors.
+
+    Raises:
+        InputError: The value is not a duration, or is negative.
+    """
     try:
         plain = duration(value)
     except ValueError as error:
@@ -75,12 +89,12 @@ def seconds(value: Any, what: str) -> float:
 
 
 def shown(value: Any) -> str:
-    """What was given, as it may be shown: what can't be printed is escaped, and what is long is cut."""
+    """Return the repr of a given value for a message, cut after 60 characters."""
     try:
-        told = exact(repr(exact(value) if isinstance(value, str) else value))
-    except Exception:  # somebody else's code, or a number of thousands of digits
+        representation = exact(repr(exact(value) if isinstance(value, str) else value))
+    except Exception:  # a foreign `__repr__` that raises, or an int with too many digits
         return f"<{_kind(value)}>"
-    return told if len(told) <= _SHOWN else f"{told[:_SHOWN]}…"
+    return representation if len(representation) <= _SHOWN else f"{representation[:_SHOWN]}…"
 
 
 def _kind(value: Any) -> str:

@@ -1,5 +1,5 @@
-"""What operators do: the Operation record, which is durable work on many processes, what it has been ordered to do
-(`Orders`, which may also be saved under a name), and the AuditEntry record."""
+"""Records of what operators order: `Orders` (what to do to which processes), `SavedOperation` (orders under a name),
+`Operation` (the durable work that carries orders out), and `AuditEntry` (the log of what operators did)."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ class OperationKind(StrEnum):
     CHECK = "check"
     REPAIR = "repair"
     RESTART = "restart"
-    """The failed tasks of broken processes are done again."""
+    """Restart the failed tasks of broken processes."""
     RESTART_FROM = "restart_from"
-    """Processes are done again from the beginning, or from the tasks of an actor, finished ones included."""
+    """Restart processes from the beginning, or from the tasks of one actor. Finished tasks run again, too."""
     ABORT = "abort"
     COLLECT = "collect"
-    """Processes that are over are removed, with all of their records."""
+    """Remove ended processes with all of their records."""
     SET_IDLE_TIMEOUT = "set_idle_timeout"
-    """Processes that go on, and were started with another idle timeout, get this one."""
+    """Give an idle timeout to processes that have not ended and have a different one."""
 
 
 class OperationState(StrEnum):
-    """How far an operation is."""
+    """The state of an operation."""
 
     PLANNING = "planning"
-    """Processes are looked at, and what would be done to each is written down. Nothing is changed."""
+    """Workers read the processes and record what would be done to each. No process is changed."""
     PLANNED = "planned"
     """The plan is complete; an operator applies or cancels it."""
     ADMITTING = "admitting"
-    """To be applied, unless another operation is at the same processes."""
+    """The plan is to be applied, unless another operation works on the same processes."""
     RUNNING = "running"
     PAUSED = "paused"
     FINISHED = "finished"
@@ -45,14 +45,14 @@ class OperationState(StrEnum):
 
 
 ACTIVE = (OperationState.PLANNING, OperationState.ADMITTING, OperationState.RUNNING)
-"""States in which somebody is at work, so the record has a deadline."""
+"""States in which workers work on the operation, so the record has a deadline."""
 OVER = (OperationState.FINISHED, OperationState.CANCELLED)
 UNDER_WAY = (*ACTIVE, OperationState.PAUSED)
-"""States in which it is ordered to be carried out, and is not yet."""
+"""States of an operation that will go on, now or when it is resumed."""
 
 
 class ExportFormat(StrEnum):
-    """As what the files of an export are written."""
+    """The format of exported files."""
 
     JSON_LINES = "jsonl"
     PARQUET = "parquet"
@@ -60,50 +60,50 @@ class ExportFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders(Record):
-    """What an operation does, to which processes, and how. An operation, a saved operation and a schedule hold it."""
+    """The orders for an operation: what it does, to which processes, and how."""
 
-    # An empty selection is every process.
+    # Because an empty selection means every process, a lost selection must not be read as an empty one.
     ALWAYS_WRITTEN: ClassVar = frozenset({"selection"})
 
     kind: OperationKind
     selection: str = ""
-    """In the language of `recovery find`; empty: every process."""
+    """A search in the language of `recovery find`; empty: every process."""
     from_actor: str | None = None
-    """Of a restart_from: the actor whose tasks, and all that depends on them, are done again; absent: everything is."""
+    """For restart_from: restart the tasks of this actor and all tasks that depend on them; absent: restart whole
+    processes."""
     export: str | None = None
-    """Of a collect: the folder where what is removed is written before."""
+    """For collect: the folder to which records are exported before they are removed."""
     export_format: ExportFormat | None = None
-    """As what; absent: as JSON lines."""
+    """The format of the export; absent: JSON lines."""
     idle_timeout: float | None = None
-    """Of a set_idle_timeout: the new one, in seconds."""
+    """For set_idle_timeout: the new idle timeout, in seconds."""
     thorough: bool | None = None
-    """Of a check or repair: whether damage is looked for in what is at rest, too."""
+    """For check and repair: whether records at rest are checked for damage, too."""
     spark: bool | None = None
-    """Whether it is to run in Spark, or by no means; absent: by its size."""
+    """True: run in Spark; False: never run in Spark; absent: decide by the number of processes."""
     parquet: str | None = None
-    """Of a check or repair in Spark: the folder where its results are written when it is planned, in one of its own,
-    `operation=N`."""
+    """For check and repair in Spark: the folder for the results of the plan, in a subfolder `operation=N`."""
     priorities: dict[str, int] = field(default_factory=dict)
-    """{process type: priority}: higher ones first, others have 0."""
+    """{process type: priority}. Higher priorities come first; other types have priority 0."""
     rate: float | None = None
-    """Processes a second in all, however many work at it; absent: as fast as it goes. See `pace`."""
+    """Maximum number of processes per second, over all workers together; absent: no limit. See `pace`."""
 
     @property
     def changes(self) -> bool:
-        """Whether it changes processes, as opposed to a check."""
+        """Return whether the operation changes processes; only a check does not."""
         return self.kind is not OperationKind.CHECK
 
     def what(self) -> dict[str, Any]:
-        """Return these fields by name, without those of a record that has more."""
-        return {one.name: getattr(self, one.name) for one in fields(Orders)}
+        """Return the fields of `Orders` by name, without the fields of a subclass."""
+        return {order_field.name: getattr(self, order_field.name) for order_field in fields(Orders)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedOperation(Orders):
-    """What an operation is to do, under a name that somebody gave it. `id` is that name.
+    """Orders that are saved under a name, which is `id`.
 
-    Its selection may have saved searches in it, and its relative times count from when it is started. Each write raises
-    `version` and names the one that it was decided from.
+    The selection may contain saved searches. Its relative times count from when the operation is started. Each write
+    increments `version` and succeeds only if the stored version is the one that was read.
     """
 
     id: str
@@ -117,108 +117,113 @@ class SavedOperation(Orders):
 class Operation(Orders):
     """Work that an operator ordered on a selection of processes. `id` is its number.
 
-    Each change by an operator or by its progress raises `version` and names the one that it was decided from. Only the
-    limiter's `free_at` is moved without.
+    Each change increments `version` and succeeds only if the stored version is the one that was read. The exception is
+    `free_at`, which the limiter moves without a new version.
     """
 
-    # The first phase begins anew.
+    # Without its phase, a record in the second phase would be read as one in the first.
     ALWAYS_WRITTEN: ClassVar = Orders.ALWAYS_WRITTEN | {"state", "phase"}
-    # One range has no cuts, and is planned; nothing was found, and it was asked.
+    # Empty cuts mean that one range is planned, and empty sums that nothing was found. Absent means not known yet.
     KEPT_WHEN_EMPTY: ClassVar = frozenset({"cuts", "sums"})
 
     id: int
     asked_at: datetime | None = None
-    """When it was ordered: relative times in the selection count from here, however long it runs."""
+    """When the operation was ordered. Relative times in the selection always count from this moment."""
     who: str = ""
     why: str = ""
     origin: str = ""
-    """The program and the machine that it was ordered from."""
+    """The program and the machine from which the operation was ordered."""
     slot: str | None = None
-    """Of one that a schedule ordered: which slot of which, `NAME@TIME`. There is one of each."""
+    """For an operation that a schedule ordered: the occurrence, as `NAME@TIME`. Unique."""
     state: OperationState = OperationState.PLANNING
     version: int = 0
     driven: bool | None = None
-    """Whether this phase is left to Spark."""
+    """Whether this phase runs in Spark."""
     attended_at: datetime | None = None
-    """When somebody was last seen at work in Spark, or about to be."""
+    """When a Spark driver last reported that it works on the operation or is about to."""
     driver: str | None = None
-    """Who drives it in Spark; others leave it to him."""
+    """The holder of the lease to drive the operation in Spark."""
     driven_until: datetime | None = None
-    """When that is over, unless he says so again."""
+    """When the driver's lease expires unless it is renewed."""
     parquet_checked: bool | None = None
-    """Whether the folder of its results is there, and ours: it was not there before."""
+    """Whether the folder for the results was created by this operation and did not exist before."""
     parquet_written: bool | None = None
     apply_at_once: bool | None = None
-    """Whether the plan is applied as soon as it is complete, without anybody having seen it."""
+    """Whether the plan is applied as soon as it is complete, without a review by an operator."""
     phase: Phase = Phase.PLAN
     cuts: tuple[str, ...] | None = None
-    """Process ids at which the ranges of this phase are cut; absent until they are planned."""
+    """Process ids that separate the ranges of this phase; absent until the ranges are planned."""
     ready: bool | None = None
     """Whether all ranges of this phase are saved."""
     free_at: datetime | None = None
-    """When the limiter lets the next process pass."""
+    """When the limiter admits the next process."""
     planned: Totals | None = None
-    """What the plan says; absent until it is complete."""
+    """The totals of the plan; absent until the plan is complete."""
     planned_at: datetime | None = None
-    """When it was complete: what is saved from then on, by somebody who had lost his lease, is not in it."""
+    """When the plan was complete. Results that a worker without a lease saves later do not belong to the plan."""
     applied: Totals | None = None
     sums: tuple[Sum, ...] = ()
-    """What the plan found, by type, rule and actor, the largest first."""
+    """The findings of the plan by type, rule and actor, largest count first."""
     begun_at: datetime | None = None
     """When this phase began."""
     paused_at: datetime | None = None
     paused_seconds: float = 0.0
-    """How long this phase was paused in all, so that its speed is not told too low."""
+    """Seconds for which this phase was paused, which do not count when its speed is computed."""
     ended_at: datetime | None = None
     refusal: str | None = None
-    """Why it was not admitted the last time."""
+    """Why the operation was not admitted at the last try."""
     recovery_time: datetime | None = None
 
     @property
     def is_paced(self) -> bool:
-        """Whether the rate holds in this phase. It is a rate of changes, so a plan is made as fast as it goes; only a
-        check, which is nothing but its plan, is planned at its rate."""
+        """Return whether the rate applies in this phase. The rate limits changes, so plans are made at full speed. The
+        exception is a check, which consists of its plan only."""
         return self.phase is Phase.APPLY or not self.changes
 
     @property
     def pace(self) -> float | None:
-        """The rate that holds in this phase; None: as fast as it goes."""
+        """Return the rate in this phase, in processes per second; None: no limit."""
         return self.rate if self.is_paced else None
 
     @property
     def is_drivers(self) -> bool:
-        """Whether it is for a driver of Spark to go on with."""
-        waits = self.driven or (self.spark and self.cuts is None) or self.awaits_parquet
-        return bool(waits) and self.state in ACTIVE
+        """Return whether a Spark driver has to take the next step of the operation."""
+        needs_driver = self.driven or (self.spark and self.cuts is None) or self.awaits_parquet
+        return bool(needs_driver) and self.state in ACTIVE
 
     @property
     def awaits_parquet(self) -> bool:
-        """Whether its plan can't be complete before a driver of Spark has written its results."""
+        """Return whether the plan is incomplete until a Spark driver has written its results as Parquet."""
         return self.parquet is not None and not self.parquet_written and self.phase is Phase.PLAN
 
     @property
     def has_findings(self) -> bool:
-        """Whether its plan is what rules found, as opposed to what an operator wants."""
+        """Return whether rules select the processes of the plan (check and repair), not an operator."""
         return self.kind in (OperationKind.CHECK, OperationKind.REPAIR)
 
     def seen(self, totals: Totals) -> int:
-        """Processes that it is done with in its phase: looked at while it is planned, ended while it is applied."""
+        """Return how many processes are done in this phase: processes read while planning, processes with a result
+        while applying."""
         return totals.processes if self.phase is Phase.PLAN else totals.ended
 
     def expected(self, processes: int | None = None) -> int | None:
-        """How many processes its phase is about. While a plan of all processes is made that is about `processes`, if
-        the caller knows how many there are. None while a selection is planned, because nobody has counted it."""
+        """Return how many processes this phase covers, or None if that is unknown.
+
+        Args:
+            processes: Estimated number of all processes. It is the result while all processes are planned. A selection
+                is not counted before it is planned.
+        """
         if self.phase is Phase.APPLY:
             return self.planned.found if self.planned else None
         return None if self.selection else processes or None
 
     def share(self, totals: Totals, parts: Sequence[OperationRange], processes: int | None = None) -> float:
-        """How much of its phase is done, 0 to 1; `processes` as in `expected`."""
-        if (of := self.expected(processes)) is not None:
-            return min(1.0, self.seen(totals) / of) if of else 1.0
+        """Return the completed fraction of this phase, 0 to 1; `processes` is as in `expected`."""
+        if (total := self.expected(processes)) is not None:
+            return min(1.0, self.seen(totals) / total) if total else 1.0
         if not parts:
             return 0.0
-        # Ranges are even in volume. How far a worker is in a range is not known; on average that is half of it.
+        # All ranges have about the same size. The progress within a range is unknown and counts as one half.
         begun = sum(0.5 for part in parts if part.state is RangeState.OPEN and part.cursor is not None)
         done = sum(part.state is RangeState.DONE for part in parts)
         return min(1.0, (done + begun) / len(parts))
@@ -226,19 +231,19 @@ class Operation(Orders):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry(Record):
-    """What an operator did: who, when, what, why, from where, and what came of it."""
+    """An entry of the audit log: what an operator did, who, when, why, from where, and with which outcome."""
 
     id: str
     at: datetime | None = None
     what: str
-    """As the command is called: `actor block`."""
+    """The name of the command, for example `actor block`."""
     target: str = ""
     who: str = ""
     why: str = ""
     origin: str = ""
     details: str | None = None
-    """JSON text of what was asked for beside."""
+    """The other options of the command, as JSON text."""
     outcome: str | None = None
-    """In words; absent if it was cut off, and nobody knows how far it came."""
+    """The outcome in words; absent if the command was cut off and its effect is unknown."""
     ended_at: datetime | None = None
     operation: int | None = None

@@ -1,4 +1,4 @@
-"""The parts of an operation: its ranges of process ids, its result for each process, and what these add up to."""
+"""Records of the parts of an operation: ranges of process ids, the result for each process, and totals."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from recovery.records.record import Record
 
 
 class Phase(StrEnum):
-    """The two passes over the selection: each has ranges of its own."""
+    """The two passes of an operation over its selection. Each phase has its own ranges."""
 
     PLAN = "plan"
     APPLY = "apply"
 
 
 class RangeState(StrEnum):
-    """How far a range is."""
+    """Whether a range is finished."""
 
     OPEN = "open"
     DONE = "done"
 
 
 class ResultState(StrEnum):
-    """What became of one process."""
+    """What an operation did with one process."""
 
     FOUND = "found"
-    """Something is wrong with it, or something is to be done to it."""
+    """The plan contains the process, because of findings or because it matches the orders."""
     DONE = "done"
     NOTHING = "nothing"
-    """When its turn came there was nothing to do any more."""
+    """Nothing was left to do when the plan was applied."""
     CHANGED = "changed"
-    """It is no longer as the plan shows it, so it was left alone."""
+    """The process has changed since it was planned, so the operation skipped it."""
     ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals(Record):
-    """What was counted, of a page, a range or a whole operation: added up, never counted again."""
+    """Counts of a page, a range or a whole operation. Counts of parts are added; nothing is counted twice."""
 
     processes: int = 0
     decisions: int = 0
     found: int = 0
-    """Processes with something to report or to do."""
+    """Processes with findings or planned changes."""
     done: int = 0
     nothing: int = 0
     changed: int = 0
@@ -55,11 +55,11 @@ class Totals(Record):
     repaired: dict[str, int] = field(default_factory=dict)
     """{rule: repairs that changed something}."""
     types: dict[str, int] = field(default_factory=dict)
-    """{process type: processes with something to report or to do}."""
+    """{process type: processes with findings or planned changes}."""
 
     @property
     def ended(self) -> int:
-        """Processes that are done with, in one way or another."""
+        """Return the number of processes with a final result."""
         return self.done + self.nothing + self.changed + self.errors
 
     def __add__(self, other: Totals) -> Totals:
@@ -77,13 +77,13 @@ class Totals(Record):
         )
 
 
-def _added(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
-    return {name: one.get(name, 0) + other.get(name, 0) for name in (*one, *(n for n in other if n not in one))}
+def _added(first: dict[str, int], second: dict[str, int]) -> dict[str, int]:
+    return {name: first.get(name, 0) + second.get(name, 0) for name in (*first, *(n for n in second if n not in first))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sum(Record):
-    """How often a rule found something on tasks of one actor in processes of one type."""
+    """The number of findings of a rule on tasks of one actor in processes of one type."""
 
     type: str
     rule: str
@@ -93,10 +93,10 @@ class Sum(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationRange(Record):
-    """A range of process ids that one worker at a time is at. `id` is `N/PHASE/LEVEL/NUMBER`.
+    """A range of process ids, leased by one worker at a time. `id` is `N/PHASE/LEVEL/NUMBER`.
 
-    Who leases it writes `lease`; each page of it is one compare-and-set of `cursor` and `totals` under that lease, so
-    no process is counted twice, whoever was cut off where.
+    A worker that leases a range writes `lease`. Each page is one compare-and-set of `cursor` and `totals` under that
+    lease. Because of this, no process is counted twice if a worker is cut off.
     """
 
     ALWAYS_WRITTEN: ClassVar = frozenset({"state"})
@@ -107,7 +107,7 @@ class OperationRange(Record):
     state: RangeState = RangeState.OPEN
     priority: int = 0
     only: tuple[str, ...] = ()
-    """Process types that it is for; empty: all but `but`."""
+    """The process types of this range; empty: all types except those in `but`."""
     but: tuple[str, ...] = ()
     start: str | None = None
     end: str | None = None
@@ -117,18 +117,18 @@ class OperationRange(Record):
     lease: str | None = None
     worker: str | None = None
     leases: int = 0
-    """How often it was leased: more than once where somebody was cut off."""
+    """How often the range was leased; more than once if a worker was cut off."""
     error: str | None = None
-    """Why it was given back the last time."""
+    """Why a worker last released the range before its end."""
     at: datetime | None = None
-    """When it was planned."""
+    """When the range was planned."""
     recovery_time: datetime | None = None
-    """When the lease is over; absent once the range is done."""
+    """When the lease expires; absent once the range is done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationFinding(Record):
-    """What a rule found on one record."""
+    """A finding of a rule on one record."""
 
     rule: str
     record: str
@@ -138,7 +138,7 @@ class OperationFinding(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally(Record):
-    """How often a rule found something on tasks of one actor; without one, on what is no task's."""
+    """The number of findings of a rule in one process, on tasks of one actor. Without an actor: on other records."""
 
     rule: str
     actor: str | None = None
@@ -147,7 +147,7 @@ class Tally(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationResult(Record):
-    """What an operation found and did to one process. `id` is `N/P`."""
+    """What an operation found in one process and did to it. `id` is `N/P`."""
 
     ALWAYS_WRITTEN: ClassVar = frozenset({"state", "before"})
 
@@ -158,27 +158,29 @@ class OperationResult(Record):
     state: ResultState = ResultState.FOUND
     rules: tuple[str, ...] = ()
     findings: tuple[OperationFinding, ...] = ()
-    """Some of them."""
+    """Examples of the findings; `counts` has the number of all."""
     counts: dict[str, int] = field(default_factory=dict)
-    """{rule: how many findings there were}."""
+    """{rule: number of findings}."""
     tally: tuple[Tally, ...] = ()
-    """The same by actor."""
+    """The number of findings by rule and actor."""
     repaired: dict[str, int] = field(default_factory=dict)
+    """{rule: repairs that changed something}."""
     before: str = ""
-    """The process as the plan saw it, `STATE/EPOCH/REOPENED`."""
+    """The process when it was planned, as `STATE/EPOCH/REOPENED`."""
     after: str | None = None
     plan: str = ""
-    """What is to be done, in words."""
+    """What the operation will do, in words."""
     begun: bool | None = None
-    """Whether somebody began to do it: where he was cut off, a change may be his own."""
+    """Whether a worker began to apply the plan to this process. If that worker was cut off, the process may differ from
+    `before` because of this operation itself."""
     error: str | None = None
     at: datetime | None = None
-    """When it was found."""
+    """When the process was read for the plan."""
     saved_at: datetime | None = None
-    """When it was put into the plan; absent: whoever found it was cut off before."""
+    """When the result became part of the plan; absent if the worker was cut off before."""
     ended_at: datetime | None = None
 
 
 def result_id(operation: int, process_id: str) -> str:
-    """The id of what an operation found on a process."""
+    """Return the id of an operation's result for a process."""
     return f"{operation}{SEPARATOR}{process_id}"

@@ -1,8 +1,9 @@
-"""A run of a process type: the Process and Graph records, and the Order record for what an operator has done to it.
+"""The records of a process as a whole: Process, Graph, and Order.
 
-An Order is something to be done to a process beyond its normal life. A mark on the process (`removing`, `redo`,
-`markerDue`) has it found, and is only a hint, because clients may write processes. What is marked is done only if the
-order that the mark names exists, for that process, in that epoch. Clients can neither write nor read orders.
+An Order authorizes a change to a process that does not belong to its normal course: removal, a restart, or writing its
+marker. A mark on the process (`removing`, `redo`, `markerDue`) leads workers to it. Because clients may write
+processes, a mark is only a hint. The change is made only if the order that the mark names exists for this process and
+epoch. Clients can neither write nor read orders.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from recovery.records.task import RetryOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life(Record):
-    """An epoch of a process that an operator ended by doing tasks of it again, and what it had come to by then."""
+    """An earlier epoch of a process, which ended when an operator restarted tasks, and its state at that time."""
 
     epoch: int
     state: ProcessState
     tasks: tuple[str, ...] = ()
-    """From which it was done again in the next."""
+    """The tasks that the operator restarted."""
     by: str
     reason: str
     ended_at: datetime
     operation: int | None = None
-    """The number of the operation that did it."""
+    """The number of the operation that restarted the tasks, if it was an operation."""
     error: ErrorInfo | None = None
-    """Without its stack."""
+    """The error of the process at that time, without its stack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,101 +48,107 @@ class Process(Record):
     args: str
     custom_id: str | None = None
     former_custom_id: str | None = None
-    """The one that it had, until another process was started in its place."""
+    """The process's custom id until another process was started in its place."""
     replaced_by: str | None = None
-    """That one's id; it was not saved if its start was cut off."""
+    """The id of that other process, which does not exist if its start was cut off."""
     key: str | None = None
-    """What of its type it is for, by the type's key function: its marker's."""
+    """The result of the type's key function for this process; its marker has the same key."""
     labels: tuple[str, ...] = ()
-    """What its starter gave it to be searched by, each `NAME=VALUE`, in order."""
+    """The labels that its starter gave it for searches, each `NAME=VALUE`, sorted."""
     start_task: Literal["start"] = ids.START_TASK
-    """Always the same. Other values are damage."""
+    """Always `start`. Any other value is damage."""
     state: ProcessState = ProcessState.RUNNING
     epoch: ids.Epoch = 0
     reopened: int | None = None
-    """How often it was broken and set running again. What was to break it before the last time is stale."""
+    """How often the process was broken or restarted and set running again. A break that was decided before the last
+    time is stale."""
     idle_timeout: float = 60.0
     started_at: datetime | None = None
     timed_out_at: datetime | None = None
-    """When it was counted that its process_timeout is past."""
+    """When the process was counted as over its process_timeout."""
     retry: RetryOptions | None = None
-    """Of its start task, as is the context."""
+    """The retry options of the start task."""
     context: str | None = None
+    """The context of the start task; see `Task.context`."""
     ended_at: datetime | None = None
     result: str | None = None
     error: ErrorInfo | None = None
     removing: bool | None = None
-    """It is over, and is being removed with all of its records: itself last. Its deadline stands until then."""
+    """The process has ended and is being removed with all of its records. The process itself is removed last and has a
+    deadline until then."""
     order: str | None = None
-    """Names the order by which it is being removed or done again, or its marker is due; without that order none of it
-    is carried out."""
+    """The key of the order by which the process is removed, restarted, or gets its marker. Without that order, these
+    marks have no effect."""
     imported_epoch: int | None = None
-    """The epoch that it had when it was exported, of one that was read back."""
+    """For an imported process: the epoch in which it was exported."""
     imported_as: int | None = None
-    """The epoch that it was read back in. While it is of that it is as it was exported."""
+    """For an imported process: the epoch that it got at the import. It has not changed since the import while it is in
+    this epoch."""
     redo: tuple[str, ...] = ()
-    """Tasks from which it is to be done again in this epoch, while that is carried out. Nothing else is done about it
-    meanwhile."""
+    """The tasks to restart from in this epoch, until the restart is carried out. Until then, nothing else is done to
+    the process."""
     restarted_at: datetime | None = None
-    """When its epoch began, if an operator began it: what its process_timeout counts from."""
+    """When an operator began the current epoch, from which the process_timeout then counts."""
     lives: tuple[Life, ...] = ()
-    """Its epochs before this one, the newest last."""
+    """The earlier epochs and restarts of the process, newest last."""
     version: str | None = None
-    """The version of the application that started it. Absent of versions of the library that did not record it."""
+    """The version of the application that started the process. Absent in records of library versions that did not
+    record it."""
     pinned: bool | None = None
-    """Its tasks are pinned to that version; absent if not."""
+    """Whether the process's tasks are pinned to that version; absent if not."""
     scheduled_by: str | None = None
-    """The schedule that it is an occurrence of."""
+    """The name of the schedule that started the process."""
     retried_by_schedule: bool | None = None
-    """A failure that may pass by itself is tried again by the next instance: its schedule writes the marker."""
+    """Whether a retriable failure is retried by the schedule's next instance. If so, the schedule decides about the
+    marker."""
     marker_due: bool | None = None
-    """It broke, and its marker is to be written. Its deadline stands until that is done."""
+    """The process broke and its marker must still be written. The process has a deadline until then."""
     trace: Trace | None = None
-    """The span of its start; absent where that was not traced."""
+    """The span of the start; absent if the start was not traced."""
     recovery_time: datetime | None = None
 
     @property
     def exported_epoch(self) -> int:
-        """The epoch to tell by which of two exports is the later one: while it is as it was read back, that of the
-        export which it was read back from."""
-        told = self.imported_epoch
-        return told if told is not None and self.imported_as == self.epoch else self.epoch
+        """Return the epoch by which two exports of the process are compared: the later export has the higher one. For a
+        process that has not changed since its import, this is the epoch in which it was exported."""
+        imported = self.imported_epoch
+        return imported if imported is not None and self.imported_as == self.epoch else self.epoch
 
     @property
     def times_reopened(self) -> int:
-        """`reopened` as a number: 0 where it never was."""
+        """Return `reopened` as a number, 0 if it is absent."""
         return self.reopened or 0
 
     @property
     def is_marked(self) -> bool:
-        """Whether something is to be done to it, if its order stands.
+        """Return whether a mark or an order asks for a change to this process, whether or not the order exists.
 
-        What runs and names an order is to be done again, also if its `redo` is lost: the order names the tasks.
+        A running process with an order is marked even if its `redo` is lost, because the order names the tasks.
         """
         lost_redo = self.order is not None and self.state is ProcessState.RUNNING
         return bool(self.removing or self.redo or self.marker_due or lost_redo)
 
     def is_as(self, seen: Process) -> bool:
-        """Whether nobody has ended, reopened, aborted or restarted it since it was seen."""
+        """Return whether the process has been neither ended, reopened, aborted nor restarted since it was `seen`."""
         return (self.state, self.epoch, self.times_reopened) == (seen.state, seen.epoch, seen.times_reopened)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairNote(Record):
-    """The last repair of anything of a process."""
+    """The last repair of a process or one of its records."""
 
     rule: str
-    """The rule of the failure map that found what was wrong."""
+    """The rule of the failure map that made the finding."""
     source: str
-    """On whose behalf: `auto` (a scanner), `operator`, or `operation N`."""
+    """Who ordered the repair: `auto` (a scanner), `operator`, or `operation N`."""
     worker: str
-    """Who did it."""
+    """The worker that made the repair."""
     at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph(Record):
-    """What of a process is open. `failed` tasks ended with an error: who waits for them goes on waiting."""
+    """The open tasks of a process and what each of them waits for."""
 
     ALWAYS_WRITTEN: ClassVar = frozenset({"epoch", "version", "not_finished", "links", "finished", "failed"})
     KEPT_WHEN_EMPTY: ClassVar = frozenset({"not_finished", "links", "finished", "failed"})
@@ -150,43 +157,48 @@ class Graph(Record):
     epoch: ids.Epoch = 0
     not_finished: dict[str, datetime] = field(default_factory=dict)
     links: dict[str, dict[str, bool]] = field(default_factory=dict)
-    """{task: {dependency still open: True}}."""
+    """{task: {open dependency: True}}."""
     finished: tuple[str, ...] = ()
+    """The tasks whose decisions were applied."""
     failed: dict[str, bool] = field(default_factory=dict)
+    """{task that ended with an error: True}. Failed tasks stay open, so their dependents keep waiting."""
     restarted: dict[str, int] = field(default_factory=dict)
-    """{task that was restarted: the `restarts` of its decision that the graph knows of}."""
+    """{restarted task: the last `restarts` of its decision that was applied to the graph}."""
     aborted: bool | None = None
     idle_timeout: float = 60.0
     version: int = 0
     touched_at: datetime | None = None
     recovery_time: datetime | None = None
     repaired: RepairNote | None = None
-    """Absent if nothing was ever repaired."""
+    """The last repair; absent if there was none."""
 
     def is_ready(self, task: str) -> bool:
-        """Whether `task` is open and waits for nothing."""
+        """Return whether `task` is open and has no open dependency."""
         return task in self.not_finished and not self.links.get(task)
 
 
 class OrderKind(StrEnum):
-    """What is ordered."""
+    """The change that an order authorizes."""
 
     REMOVE = "remove"
     REDO = "redo"
     MARK = "mark"
-    """Its marker is to be written: it broke for good."""
+    """Write the marker of a broken process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order(Record):
-    """`id` is `P/key`, with a key that nobody can guess and that the mark names. The epoch is the process's, while that
-    is marked."""
+    """An authorization to change a marked process.
+
+    `id` is `P/KEY`, where KEY is a secret that the process's `order` contains. `epoch` is the epoch of the process
+    while it is marked.
+    """
 
     id: str
     kind: OrderKind
     epoch: int
     tasks: tuple[str, ...] = ()
-    """From which it is to be done again."""
+    """The tasks to restart from, for a redo."""
     at: datetime
 
     @property
@@ -195,27 +207,28 @@ class Order(Record):
 
 
 class Mark(NamedTuple):
-    """What stands in a process: that this is to be done to it, by the order of this key."""
+    """A request for a change, as the process's own fields state it, with the key of the order that must confirm it."""
 
     process: str
     kind: OrderKind
     key: str
     epoch: Any
-    """As it stands there. One that another program has spoilt keeps nothing that was ordered from its end."""
+    """The process's epoch as stored. An epoch that is not a number, because another program damaged it, matches any
+    order."""
 
     @property
     def order(self) -> str:
-        """The id of the order that it names."""
+        """Return the id of the order that the mark names."""
         return record_id(self.process, self.key)
 
     def is_by(self, order: Order) -> bool:
-        """Whether an order is for this process, as it is marked."""
+        """Return whether `order` confirms this mark."""
         is_spoilt = not isinstance(self.epoch, (int, float))
         return (order.id, order.kind) == (self.order, self.kind) and (is_spoilt or self.epoch == order.epoch)
 
 
 def mark_of(process: Process) -> Mark | None:
-    """How a process is marked; None: it is not, or by nobody who names an order."""
+    """Return the mark of a process; None if it has none or names no order."""
     if process.order is None or not process.is_marked:
         return None
     if process.marker_due and not process.removing:

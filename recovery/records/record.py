@@ -1,12 +1,13 @@
-"""What all records are: frozen, in a state, and part of a trace. All times are aware datetimes in UTC, set by the
-database's clock.
+"""The base classes of all records, the states of processes and tasks, and the trace context of records.
 
-Arguments and values are JSON texts, not documents: any JSON value is kept to the letter (keys with dots or
-dollars, whole numbers of any size), no scan has to decode them, and an update can't mistake them for an
-expression. A promise inside one is written `{"$promise": task id}`; see `values`.
+All times are aware datetimes in UTC, set by the database's clock.
 
-A *live* record carries a `recoveryTime`, at which somebody looks at it again; a record *at rest* carries none, so the
-partial indexes on `recoveryTime` hold only what is live. Decision:
+Arguments and values are stored as JSON texts, not as documents. A text keeps any JSON value unchanged (keys with dots
+or dollars, whole numbers of any size), scans need not decode it, and an update cannot mistake it for an expression. A
+promise in a value is written `{"$promise": task id}`; see `values`.
+
+A *live* record has a deadline (`recoveryTime`), at which a scanner looks at it again. A record *at rest* has none, so
+the partial indexes on `recoveryTime` contain only live records. The states of a decision:
 
     waiting ──enqueue──▶ queued ──claim──▶ working ──finish──▶ finished (live until applied, then at rest)
        │                  ▲  ▲                │                 │
@@ -14,14 +15,13 @@ partial indexes on `recoveryTime` hold only what is live. Decision:
                   ▲          └────restart, of an error──────────┘
                   └────────────retry──────────┘
 
-A `waiting` decision is at rest: nothing is to happen to it until another decision is applied, and that one, live until
-it is applied, and the Graph carry the deadlines. A `finished` decision keeps its deadline until its effects have
-reached the graph: else a decision whose worker died in between would wait for the Graph's deadline, which moves on
-while the siblings are busy.
+A `waiting` decision is at rest, because nothing happens to it until another decision is applied. That other decision,
+which is live until it is applied, and the graph have the deadlines. A `finished` decision keeps its deadline until its
+effects have reached the graph. Otherwise a decision whose worker died in between would wait for the graph's deadline,
+which is postponed while the task's siblings make progress.
 
-A record says to which OpenTelemetry trace it belongs. Others than we write that, too, and it is only told of. So
-whatever stands there stops nothing: what is no trace context is read as if there were none, and no validator asks
-about it.
+A record contains the OpenTelemetry trace context that it belongs to. Other programs may write this field, and it is
+used for tracing only. Therefore an invalid trace context is read as absent, and validators do not check it.
 """
 
 from __future__ import annotations
@@ -35,23 +35,24 @@ from recovery.records import ids
 
 
 class Record:
-    """Base of the records: frozen; a changed copy is made by `evolve`."""
+    """Base of all records, which are frozen dataclasses. `evolve` returns a changed copy."""
 
     __slots__ = ()
 
     ALWAYS_WRITTEN: ClassVar[frozenset[str]] = frozenset()
-    """Fields without which a record is damaged although they have defaults, since these would contradict what updates
-    compare: a process without an epoch would be read as of epoch 0, and no update of epoch 0 would ever match it."""
+    """Fields that every document must have, although they have defaults. A missing field must not be read as its
+    default, because updates compare it: a process without an epoch would be read as in epoch 0, and no update of epoch
+    0 would ever match its document."""
     KEPT_WHEN_EMPTY: ClassVar[frozenset[str]] = frozenset()
-    """Fields that are written though nothing is in them."""
+    """Collection fields that are written even if they are empty."""
 
     def evolve(self, **changes: Any) -> Self:
-        """A copy with these fields changed."""
+        """Return a copy with these fields changed."""
         return replace(self, **changes)  # type: ignore[type-var]
 
 
 class OfTask(Record):
-    """Base of the records whose id is a task's, `P/T`."""
+    """Base of the records whose id is a task's, that is `P/T`."""
 
     __slots__ = ()
 
@@ -67,7 +68,7 @@ class OfTask(Record):
 
 
 class ProcessState(StrEnum):
-    """What became of a process."""
+    """The state of a process."""
 
     RUNNING = "running"
     FINISHED = "finished"
@@ -76,7 +77,7 @@ class ProcessState(StrEnum):
 
 
 class DecisionState(StrEnum):
-    """Where a task is in its life."""
+    """The state of a task."""
 
     WAITING = "waiting"
     DELAYED = "delayed"
@@ -86,49 +87,50 @@ class DecisionState(StrEnum):
 
 
 UNENDED_PROCESSES = (ProcessState.RUNNING, ProcessState.BROKEN)
-"""States of a process that has not ended: it runs, or it is broken and an operator may set it running again."""
+"""States of a process that has not ended: it runs, or it is broken and an operator may restart its failed tasks."""
 
 ENDED_PROCESSES = (ProcessState.FINISHED, ProcessState.ABORTED)
-"""States of a process that has ended for good: only a restart of the whole begins it again."""
+"""States of a process that has ended for good. Only an operator's restart can begin a new epoch of it."""
 UNSUCCESSFUL_PROCESSES = (ProcessState.BROKEN, ProcessState.ABORTED)
-"""States of a process that has an error in the place of a result."""
+"""States of a process that has an error instead of a result."""
 UNTAKEN_DECISIONS = (DecisionState.WAITING, DecisionState.DELAYED, DecisionState.QUEUED)
-"""States of a task that no worker has taken yet, or not again."""
+"""States of a task that is neither claimed nor finished."""
 LIVE_DECISIONS = (DecisionState.DELAYED, DecisionState.QUEUED, DecisionState.WORKING)
-"""States in which a decision without a deadline is an error (`finished` may be at rest)."""
+"""States in which a decision must have a deadline. A `finished` decision may be live or at rest."""
 
 
 _PARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 STATE_LENGTH = 512
-"""Characters of a `tracestate`: what the W3C's recommendation asks of whoever hands it on. A longer one is left out."""
+"""Maximum length of a `tracestate`, in characters: what the W3C recommendation requires to be propagated. A longer one
+is ignored."""
 TYPE_LENGTH = 100
-"""Characters of a process type's name."""
+"""Maximum length of a process type's name, in characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace(Record):
-    """The span that what comes of a record belongs under: a W3C trace context."""
+    """The W3C trace context of the span that is the parent of a record's spans."""
 
     parent: str
-    """Its `traceparent`: version, ids of the trace and the span, and whether it is sampled."""
+    """The `traceparent`: version, trace id, span id, and whether the trace is sampled."""
     state: str | None = None
-    """Its `tracestate`, if it has one."""
+    """The `tracestate`, if any."""
     type: str | None = None
-    """The process type: tasks don't know it otherwise. Absent where it is not sampled."""
+    """The process type, which tasks do not have otherwise. Absent if the trace is not sampled."""
 
     @property
     def trace_id(self) -> str:
-        """Of the trace: 32 hexadecimal digits."""
+        """Return the trace id, 32 hexadecimal digits."""
         return self.parent.split("-")[1]
 
     @property
     def is_sampled(self) -> bool:
-        """Whether whoever began it wants its spans."""
+        """Return whether the trace is sampled."""
         return bool(int(self.parent[-2:], 16) & 1)
 
 
 def trace_of(value: object) -> Trace | None:
-    """The trace of what stands in a document; None where that is none."""
+    """Return the trace of a document's field; None if the value is not a valid trace context."""
     if type(value) is not dict:
         return None
     parent, state, kind = value.get("parent"), value.get("state"), value.get("type")
@@ -137,5 +139,5 @@ def trace_of(value: object) -> Trace | None:
     return Trace(parent=parent, state=_short(state, STATE_LENGTH), type=_short(kind, TYPE_LENGTH))
 
 
-def _short(value: object, most: int) -> str | None:
-    return value if type(value) is str and 0 < len(value) <= most and value.isprintable() else None
+def _short(value: object, max_length: int) -> str | None:
+    return value if type(value) is str and 0 < len(value) <= max_length and value.isprintable() else None

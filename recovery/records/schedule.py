@@ -1,4 +1,4 @@
-"""When a process type is started by itself, or an operation ordered: the Schedule record."""
+"""The Schedule record: when processes of a type are started automatically, or an operation is ordered."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from recovery.records.record import Record
 
 
 class Overlap(StrEnum):
-    """What becomes of a slot whose schedule's previous instance still runs."""
+    """What happens to an occurrence while the schedule's previous instance still runs."""
 
     SKIP = "skip"
     QUEUE = "queue"
@@ -19,7 +19,7 @@ class Overlap(StrEnum):
 
 
 class CatchUp(StrEnum):
-    """Which of the slots are started that passed while nobody looked."""
+    """Which missed occurrences are started later: those that became due while no scanner ran."""
 
     NONE = "none"
     ONE = "one"
@@ -27,57 +27,61 @@ class CatchUp(StrEnum):
 
 
 class SlotOutcome(StrEnum):
-    """What became of a slot."""
+    """What happened to an occurrence."""
 
     STARTED = "started"
     SKIPPED = "skipped"
-    """The previous instance still ran."""
+    """It was skipped because the previous instance still ran."""
     QUEUED = "queued"
-    """The same, and it is started when that one has ended."""
+    """It will be started when the previous instance has ended."""
     MISSED = "missed"
-    """Nobody looked when it was due, and it was not to be caught up."""
+    """No scanner ran when it was due, and the schedule does not catch it up."""
     REFUSED = "refused"
-    """Its process type may not be started."""
+    """Its process could not be started, for example because its type is disabled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(Record):
-    """What can be said of a schedule, by the code or by an operator. What is None was not said."""
+    """The settings of a schedule, as the code or an operator gives them. None: not given."""
 
     schedule: str | None = None
     """A crontab of five fields, or an interval such as `10m`."""
     time_zone: str | None = None
     arguments: str | None = None
-    """The JSON text of `[positional, named]`, as a process's."""
+    """The arguments of its processes, as the JSON text of `[positional, named]`."""
     overlap: Overlap | None = None
     catch_up: CatchUp | None = None
     catch_up_limit: int | None = None
-    """How many slots at the most are caught up by `all`, and wait by `queue`."""
+    """Maximum number of occurrences that are caught up (`catch_up` is `all`) or queued (`overlap` is `queue`)."""
     jitter: float | None = None
-    """Seconds by which a slot may be started later than its time."""
+    """Maximum number of seconds by which an occurrence starts after its time."""
     starts_at: datetime | None = None
     ends_at: datetime | None = None
     retry_across: float | None = None
-    """Seconds for which instances may fail one after the other with the same code. 0: as long as they like."""
+    """Seconds for which consecutive instances may fail with the same code. 0: no limit."""
     retry_across_count: int | None = None
-    """How many may. 0: as many as they like."""
+    """How many consecutive instances may fail with the same code. 0: no limit."""
 
     def over(self, other: Plan) -> Plan:
-        """What is said here, and what the other says of the rest."""
-        said = {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
-        return other.evolve(**said) if said else other
+        """Return the settings of this plan, and those of `other` for all that this plan does not give."""
+        given = {
+            plan_field.name: value
+            for plan_field in fields(self)
+            if (value := getattr(self, plan_field.name)) is not None
+        }
+        return other.evolve(**given) if given else other
 
     def without(self, names: tuple[str, ...]) -> Plan:
-        """The same, with nothing said of these."""
+        """Return the plan without these settings."""
         return self.evolve(**dict.fromkeys(names))
 
 
 DEFAULTS = Plan(
     time_zone="UTC",
     arguments="[[],{}]",
-    # What runs for longer than usual is not to be run into by the next: who wants that says so.
+    # By default, an instance that runs longer than usual must not overlap with the next one.
     overlap=Overlap.SKIP,
-    # Once is what a nightly job wants after a night without servers; a report each minute is not made up for.
+    # After an outage, a nightly job should run once. A report that is due each minute need not run for each minute.
     catch_up=CatchUp.ONE,
     catch_up_limit=10,
     jitter=0.0,
@@ -88,7 +92,7 @@ DEFAULTS = Plan(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotResult(Record):
-    """What became of a slot, or of several in a row that were missed."""
+    """What happened to an occurrence, or to several consecutive missed ones."""
 
     slot: datetime
     outcome: SlotOutcome
@@ -96,12 +100,12 @@ class SlotResult(Record):
     process: str | None = None
     operation: int | None = None
     triggered: bool | None = None
-    """By an operator, and not by time."""
+    """Whether an operator triggered the occurrence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starting(Record):
-    """A slot that was decided to be started, and may have been or not."""
+    """An occurrence that will be started. Its process may exist already."""
 
     slot: datetime
     triggered: bool | None = None
@@ -109,7 +113,7 @@ class Starting(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorWord(Record):
-    """What an operator did, and why."""
+    """A change by an operator: what was done, by whom, when and why."""
 
     what: str
     by: str
@@ -119,114 +123,119 @@ class OperatorWord(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disabled(Record):
-    """Why nothing is started any more until an operator enables it: the end of an instance."""
+    """The failed instance because of which the schedule starts nothing until an operator enables it."""
 
     process: str
     code: int
     reason: str
     at: datetime
     marker: str | None = None
-    """The name of the marker that stands for it: once that is cleared it is enabled again."""
+    """The name of the marker for this failure. The schedule is enabled again when the marker is cleared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keyed(Record):
-    """The key that a schedule's processes have by its type's key function: only an application that has the type can
-    tell, and any scanner starts them."""
+    """The key of a schedule's processes, from the type's key function.
+
+    Only an application that has the process type can call this function. The result is stored, so that any scanner can
+    start the processes.
+    """
 
     arguments: str
-    """For which it was asked."""
+    """The arguments for which the function was called."""
     key: str | None = None
     error: str | None = None
-    """Why it has none: what the function raised."""
+    """The error that the function raised, if any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failing(Record):
-    """With which code the last instances failed, one after the other."""
+    """The error code with which the last consecutive instances failed."""
 
     code: int
     since: datetime
     count: int = 1
     process: str | None = None
-    """The last of them."""
+    """Id of the last instance that failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledOrders(Orders):
-    """The operation that is ordered at each slot, and applied as soon as its plan is made.
+    """The operation that is ordered at each occurrence, and applied as soon as its plan is complete.
 
-    An earlier version wrote `why`, which it requires, and only collections without the options that came later. Its
-    workers go on with such a record, and so do we. They can't read a record that has `reason` instead, so they leave it
-    alone: they would order the operation without the options that they don't know.
+    An earlier version wrote and requires `why`, and knows only collections without the newer options. Both versions
+    work on records with `why`. Because workers of the earlier version cannot read a record that has `reason` instead,
+    they leave it alone. Otherwise they would order the operation without the options that they do not know.
     """
 
     reason: str | None = None
-    """Why: it is kept with each operation."""
+    """Why the operation is ordered; each operation gets this reason."""
     why: str | None = None
-    """The same, of an earlier version."""
+    """The reason, if an earlier version wrote the record."""
     saved: str | None = None
-    """The name of the saved operation that this is a copy of. The copy stays if that is changed or forgotten."""
+    """The name of the saved operation of which these orders are a copy. The copy stays if the saved operation is
+    changed or removed."""
 
     @property
     def purpose(self) -> str:
-        """Why it is ordered, whichever version wrote that."""
+        """Return why the operation is ordered, from `reason` or `why`."""
         return self.reason or self.why or ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule(Record):
-    """A process type that is started by itself at its slots, or an operation that is ordered. `id` is its name.
+    """A schedule that starts processes of a type, or orders an operation, at its occurrences. `id` is its name.
 
-    Each write raises `version` and names the one that it was decided from: whoever decided by an older one does
-    nothing. A slot that is to be started is first written down (`starting`), then started under a custom id of its own,
-    then settled; cut off in between, whoever looks next goes on, and the process is the same.
+    Each write increments `version` and succeeds only if the stored version is the one that was read. An occurrence is
+    first recorded as `starting`, then started under its own custom id, then settled. If a worker is cut off in between,
+    the next one continues, and because of the custom id it gets the same process.
     """
 
     id: str
     type: str
     """The process type, or `operation KIND`."""
     orders: ScheduledOrders | None = None
-    """Absent of one that starts processes."""
+    """The operation to order; absent if the schedule starts processes."""
     code: Plan | None = None
-    """What the code declares; absent of one that an operator added."""
+    """The plan that the code declares; absent if an operator added the schedule."""
     overrides: Plan | None = None
-    """What an operator set over it."""
+    """The settings that an operator changed, which take precedence over `code`."""
     keyed: Keyed | None = None
-    """Absent until a worker that has the type has told: until then nobody else starts it. Absent as well of one that
-    orders operations, unless an earlier version added it: workers of that look only at those that have it."""
+    """The key of its processes. Absent until a worker that has the process type has stored it; until then, other
+    workers cannot start the processes. Absent if the schedule orders operations, unless an earlier version added the
+    schedule, because workers of that version ignore schedules without this field."""
     paused: OperatorWord | None = None
     disabled: Disabled | None = None
     next_slot: datetime | None = None
-    """The next that is to be decided on; absent once there is none any more."""
+    """The time of the next occurrence to decide on; absent if there is none."""
     starting: Starting | None = None
     waiting: tuple[datetime, ...] = ()
-    """Slots that are started when the previous instance has ended."""
+    """The times of queued occurrences, which are started when the previous instance has ended."""
     last_slot: datetime | None = None
-    """The last that was started."""
+    """The time of the last occurrence that was started."""
     last_process: str | None = None
     last_operation: int | None = None
     beside: tuple[str, ...] = ()
-    """Processes started before the last one whose ends were not looked at when that one was started."""
+    """Ids of earlier processes that were not known to have ended when `last_process` was started."""
     accounted: str | None = None
-    """The last process, once its end was looked at."""
+    """The id of the last process once its end was evaluated."""
     failing: Failing | None = None
     recent: tuple[SlotResult, ...] = ()
-    """The last slots, the newest last."""
+    """The last occurrences, newest last."""
     changes: tuple[OperatorWord, ...] = ()
-    """What operators did last, the newest last."""
+    """The last changes by operators, newest last."""
     version: int = 0
     recovery_time: datetime | None = None
 
     @property
     def plan(self) -> Plan:
-        """What holds."""
+        """Return the effective plan: the operator's settings, then the code's, then the defaults."""
         code = (self.code or Plan()).over(DEFAULTS)
         return self.overrides.over(code) if self.overrides else code
 
     @property
     def state(self) -> str:
-        """In one word: active, paused, disabled or ended."""
+        """Return the state: active, paused, disabled or ended."""
         if self.disabled is not None:
             return "disabled"
         if self.paused is not None:
@@ -235,5 +244,6 @@ class Schedule(Record):
 
     @property
     def ended(self) -> bool:
-        """Whether it has no slot any more: it is past its end, or nobody says any more when it is due."""
+        """Return whether the schedule has no further occurrence, because its end is past or it has no times any
+        more."""
         return self.next_slot is None and self.starting is None and not self.waiting

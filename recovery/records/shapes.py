@@ -1,7 +1,8 @@
-"""What a field of a record may hold, by its type hint: how what MongoDB has there is read, and of which types it is.
+"""Derives the shape of a record's field from its type hint: how its stored value is decoded, and which BSON types it
+may have.
 
-One declaration for both, so that what the validators let pass can be read, but for what they can't see: the entries of
-a map, and numbers that are none of ours.
+MongoDB's validators and the decoder use the same shapes, so that a document that passes the validators can be read.
+Exceptions are entries of maps and the ranges of numbers, which the validators do not check.
 """
 
 from __future__ import annotations
@@ -25,34 +26,40 @@ _WORDS: Mapping[type, str] = {
 
 
 class Wrong(Exception):
-    """A value that can't be what a field holds; its text says what it is, and what it should be."""
+    """Raised for a value that a field cannot hold. The text states what the value is and what the field needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What may stand in a field. A value whose type is `exact` is taken as it is; others are decoded, or Wrong."""
+    """The values that a field may hold. A value of type `exact` is used unchanged; `decode` converts any other value or
+    raises Wrong."""
 
     exact: type | None
     decode: Callable[[Any], Any]
     types: tuple[str, ...]
-    """MongoDB's names of the types that it may have; none: whatever is there can be read."""
+    """MongoDB's names of the allowed types; empty: any type can be read."""
     choices: tuple[str, ...] = ()
-    """The only values that it may have."""
+    """The allowed values; empty: any value of the type."""
     least: int | None = None
-    """The lowest number that it may have."""
+    """The lowest allowed number."""
     pattern: str = ""
-    """An expression of MongoDB's that a text has to match."""
+    """A regular expression in MongoDB's syntax that a text must match."""
     entry: Shape | None = None
-    """Of an array: the shape of its entries."""
+    """For an array: the shape of its entries."""
     parts: Mapping[str, Shape] = field(default_factory=dict)
-    """Of a record in a record: {its document's field: shape}."""
+    """For a nested record: {field of its document: shape}."""
     required: tuple[str, ...] = ()
-    """Of one: the fields without which it is none."""
+    """For a nested record: the required fields of its document."""
 
 
 @cache
 def shape_of(hint: Any, record: Callable[[Any], Shape]) -> Shape:
-    """The shape of a type hint; an optional one's is that of what it may be. `record` gives that of a nested record."""
+    """Return the shape of a type hint. An optional type has the shape of its type besides None.
+
+    Args:
+        hint: The type hint of a field.
+        record: Returns the shape of a nested record's class.
+    """
     if hint in _SCALARS:
         return _SCALARS[hint]
     candidates = [arg for arg in get_args(hint) if arg is not type(None)]
@@ -60,7 +67,7 @@ def shape_of(hint: Any, record: Callable[[Any], Shape]) -> Shape:
     if origin is tuple:
         return _sequence(shape_of(candidates[0], record))
     if origin is dict:
-        # Of {name: True} the names count, and nobody asks what stands with them.
+        # Only the names of a {name: True} are used, so its values are not checked.
         return _NAMES if candidates[1] is bool else _mapping(shape_of(candidates[1], record))
     plain = candidates[0] if candidates else hint
     if plain is not hint and getattr(plain, "__origin__", None) is not None:
@@ -74,7 +81,9 @@ def shape_of(hint: Any, record: Callable[[Any], Shape]) -> Shape:
     return record(plain)
 
 
-def _no(wanted: str) -> Callable[[Any], Any]:
+def _refuse(wanted: str) -> Callable[[Any], Any]:
+    """Return a decoder that raises Wrong for any value."""
+
     def decode(value: Any) -> Any:
         raise Wrong(f"{kind_of(value)}, not {wanted}")
 
@@ -82,10 +91,11 @@ def _no(wanted: str) -> Callable[[Any], Any]:
 
 
 def _whole(value: Any) -> int:
-    # A shell writes all numbers as doubles; a long is a type of its own.
+    # An int subclass is Int64, pymongo's type for a long. A float may be a whole number: mongosh writes all numbers as
+    # doubles.
     if isinstance(value, int) and not isinstance(value, bool):
         return int(value)
-    # One of more than 64 bits could be read, and never be written or asked for.
+    # A number of more than 64 bits could be read, but MongoDB could neither store it nor search for it.
     if isinstance(value, float) and value.is_integer() and -_LONG <= value < _LONG:
         return int(value)
     raise Wrong(f"{shown(value) if isinstance(value, float) else kind_of(value)}, not a whole number")
@@ -118,8 +128,8 @@ def _choice(kind: type[Enum]) -> Shape:
     def decode(value: Any) -> Enum:
         if type(value) is str and value in members:
             return members[value]
-        told = shown(value) if isinstance(value, str) else kind_of(value)
-        raise Wrong(f"{told}, not one of {', '.join(members)}")
+        description = shown(value) if isinstance(value, str) else kind_of(value)
+        raise Wrong(f"{description}, not one of {', '.join(members)}")
 
     return Shape(None, decode, ("string",), choices=tuple(members))
 
@@ -144,7 +154,7 @@ def _actor(value: Any) -> str:
 
 
 def _sequence(entry: Shape) -> Shape:
-    """An array, as a tuple."""
+    """Return the shape of an array, which is decoded to a tuple."""
     exact = {entry.exact}
 
     def decode(value: Any) -> tuple[Any, ...]:
@@ -152,13 +162,13 @@ def _sequence(entry: Shape) -> Shape:
             raise Wrong(f"{kind_of(value)}, not an array")
         if exact.issuperset(map(type, value)):
             return tuple(value)
-        return tuple([_entry(entry, place, one) for place, one in enumerate(value)])
+        return tuple([_entry(entry, index, item) for index, item in enumerate(value)])
 
     return Shape(None, decode, ("array",), entry=entry)
 
 
 def _mapping(entry: Shape) -> Shape:
-    """An object with keys of any name, as a dict."""
+    """Return the shape of an object with arbitrary keys, which is decoded to a dict."""
     exact = {entry.exact}
 
     def decode(value: Any) -> dict[str, Any]:
@@ -166,7 +176,7 @@ def _mapping(entry: Shape) -> Shape:
             raise Wrong(f"{kind_of(value)}, not an object")
         if exact.issuperset(map(type, value.values())):
             return value
-        return {key: _entry(entry, shown(key), one) for key, one in value.items()}
+        return {key: _entry(entry, shown(key), item) for key, item in value.items()}
 
     return Shape(None, decode, ("object",))
 
@@ -181,17 +191,17 @@ def _entry(shape: Shape, place: object, value: Any) -> Any:
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, in words."""
+    """Return the type of a value in words, with its article."""
     return _WORDS.get(type(value)) or f"a BSON {type(value).__name__}"
 
 
-_NAMES = Shape(dict, _no("an object"), ("object",))
+_NAMES = Shape(dict, _refuse("an object"), ("object",))
 _SCALARS: dict[Any, Shape] = {
     ActorName: Shape(None, _actor, ("string",), pattern=ACTOR_NAME_PATTERN),
     Epoch: Shape(None, _epoch, NUMBERS, least=0),
-    str: Shape(str, _no("a text"), ("string",)),
+    str: Shape(str, _refuse("a text"), ("string",)),
     int: Shape(int, _whole, NUMBERS),
     float: Shape(None, _fraction, NUMBERS),
     bool: Shape(bool, _switch, ("bool", *NUMBERS)),
-    datetime: Shape(datetime, _no("a date"), ("date",)),
+    datetime: Shape(datetime, _refuse("a date"), ("date",)),
 }

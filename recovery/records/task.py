@@ -1,4 +1,4 @@
-"""What is to be done: the Task record, how it is retried, and the copies of both in Decisions."""
+"""The Task record, the retry options of a task, and their copies in decisions (`Call` and `Child`)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from recovery.records.ids import ActorName
 from recovery.records.record import OfTask, Record
 
 CALL_BYTES = 2048
-"""A call up to this size is copied into its Decision. Reading a Task takes a round trip; writing 2 KB more with
-each of a decision's three or four updates takes less."""
+"""Maximum size of a call that is copied into its Decision, in bytes. The copy saves a claim the round trip that reads
+the Task, which takes longer than writing 2 KB more with each update of a decision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryOptions(Record):
-    """A retry policy of a task's own, as far as it says something: what is None its actor says, or its process type.
+    """The retry policy of one task. Options that are None are inherited from its actor or its process type.
 
     Durations are in seconds. See `retry.policy.Backoff`.
     """
 
     enabled: bool | None = None
-    """False: not retried at all."""
+    """False: the task is not retried."""
     initial: float | None = None
     coefficient: float | None = None
     jitter_least: float | None = None
@@ -29,36 +29,36 @@ class RetryOptions(Record):
     maximum: float | None = None
     total: float | None = None
     strategy: str | None = None
-    """The name of the strategy that decides in the place of the policy, as the application registered it."""
+    """The registered name of the strategy that decides instead of the policy."""
     retryable: tuple[str, ...] = ()
-    """Errors that the caller knows to be transient: full names of classes, and codes (RFC 49, 'Retryable with
+    """Errors that the caller knows to be transient: qualified class names, and codes (RFC 49, 'Retryable with
     application context')."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Child(Record):
-    """A task that a decider scheduled, as its Decision holds it: enough to make the Task and Decision."""
+    """A scheduled task in its parent's Decision, with all data that the child's Task and Decision need."""
 
     id: str
     actor: ActorName
     args: str
     deps: tuple[str, ...] = ()
     dependents: dict[str, str] = field(default_factory=dict)
-    """{sibling that waits for this one: its actor}."""
+    """{sibling that waits for this task: the sibling's actor}."""
     unlocks: dict[str, str] = field(default_factory=dict)
-    """Those of the dependents that wait for nothing else."""
+    """The dependents that wait for no other task."""
     eta: datetime | None = None
     delay: float | None = None
     fallible: bool | None = None
-    """True: if it fails, those that wait for it get the failure as its value."""
+    """True: if the task fails, its dependents receive a `Failure` as its value."""
     retry: RetryOptions | None = None
     context: str | None = None
-    """JSON text of what retry strategies may read (RFC 49's clientContext)."""
+    """JSON text for retry strategies (RFC 49's clientContext)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task(OfTask):
-    """What is to be done. Immutable."""
+    """One call of an actor in a process. Immutable; the task's state is in its Decision."""
 
     id: str
     actor: ActorName
@@ -66,19 +66,19 @@ class Task(OfTask):
     parent: str | None = None
     epoch: int = 0
     deps: tuple[str, ...] = ()
-    """Tasks that the arguments wait for."""
+    """The tasks whose values the arguments need."""
     dependents: dict[str, str] = field(default_factory=dict)
-    """{task whose arguments wait for this one: its actor}."""
+    """{task whose arguments need this task's value: its actor}."""
     unlocks: dict[str, str] = field(default_factory=dict)
-    """Those of the dependents that wait for nothing else: ready as soon as this one is finished."""
+    """The dependents that wait for no other task. They are ready as soon as this task is finished."""
     fallible: bool | None = None
     retry: RetryOptions | None = None
     context: str | None = None
-    """JSON text of what retry strategies may read. Both are looked at where an attempt failed, and not copied into the
-    Decision."""
+    """JSON text for retry strategies. `retry` and `context` are needed only after a failed attempt, so they are not
+    copied into the Decision."""
 
     def call(self) -> Call | None:
-        """This task's copy for its Decision; None if it is too large to be written with every change of state."""
+        """Return the copy of this task for its Decision; None if it is larger than `CALL_BYTES`."""
         size = len(self.args) + 40 * (len(self.deps) + len(self.dependents))
         if size > CALL_BYTES:
             return None
@@ -89,8 +89,8 @@ class Task(OfTask):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Record):
-    """What a small Task holds beside its actor, kept in its Decision as well: a claim then brings all that an
-    attempt needs. A copy of what never changes can't go stale."""
+    """A copy of a small Task in its Decision, so that a claim returns all that an attempt needs. The copy cannot become
+    stale, because a Task never changes."""
 
     args: str
     parent: str | None = None

@@ -1,8 +1,8 @@
-"""Arguments and values: Python values to and from JSON texts, with promises and failures inside.
+"""Converts arguments and values to and from JSON texts. Values may contain promises and failures.
 
-Only what JSON carries unchanged is taken: None, bool, int, finite float, str, list, dict with str keys (a
-tuple becomes a list). Anything else is a `NotEncodable` that names the place, before anything is stored: a
-value that comes back different from how it went in is found out weeks later.
+Only values that JSON preserves are accepted: None, bool, int, finite float, str, list, and dict with str keys (a tuple
+becomes a list). Any other value raises `NotEncodable`, which names the place, before anything is stored. Otherwise a
+user would find out weeks later that a value had changed.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from recovery.records.given import shown
 PROMISE_KEY, FAILURE_KEY = "$promise", "$failure"
 _RESERVED = {PROMISE_KEY: "promises", FAILURE_KEY: "failures"}
 MAX_DIGITS = 4300
-"""Of a whole number: Python's default limit, past which it neither writes nor reads one."""
+"""Maximum number of digits of an int: Python's default limit for reading and writing ints."""
 MAX_BYTES = 16 * 1024 * 1024 - 64 * 1024
-"""What a record may hold: MongoDB's 16 MB less what its other fields need."""
+"""Maximum size of a value in bytes: MongoDB's 16 MB per record, minus space for the record's other fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """The value that a scheduled task will have. Pass it to another task, or return it."""
+    """The future value of a scheduled task. Pass it to another task, or return it."""
 
     task_id: str
     actor: str = ""
@@ -37,7 +37,7 @@ class Promise:
             f"the promise of {self.actor or self.task_id} has no value yet: pass it to a task, which gets the value"
         )
 
-    # Else a promise in a condition or a text would pass silently for a value.
+    # Without these, a condition or a text would silently use the promise as if it were a value.
     __bool__ = __iter__ = __getitem__ = __len__ = __str__ = __format__ = _no_value
     __lt__ = __le__ = __gt__ = __ge__ = __int__ = __float__ = __abs__ = __neg__ = __round__ = _no_value
     __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = __matmul__ = __divmod__ = _no_value
@@ -47,7 +47,7 @@ class Promise:
     if not TYPE_CHECKING:  # type checkers report the attribute themselves
 
         def __getattr__(self, name: str) -> NoReturn:
-            # Python and libraries ask any object for names with an underscore, for example to copy it.
+            # Python and libraries look up names with an underscore on any object, for example to copy it.
             if name.startswith("_") or name in self.__slots__:
                 raise AttributeError(name)
             self._no_value()
@@ -55,26 +55,34 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A JSON text and the ids of the tasks whose promises it holds, each once, in order."""
+    """A JSON text, and the ids of the tasks whose promises it contains, each once, in order of appearance."""
 
     text: str
     promises: tuple[str, ...]
 
 
 def encode(value: Any, what: str) -> Encoded:
-    """`value` as JSON. `what` names it in errors, as in 'argument 2 of add'.
+    """Return the JSON text of a value and the promises in it.
 
-    Raises NotEncodable with the path to what can't be encoded, TooLarge over 16 MB. What a value holds many times, as
-    `[x, x]` does whose `x` is such a list again, counts as often as it would be written; it is not written before.
+    An object that the value contains several times counts each time, as JSON would contain it. The size is checked
+    before the text is made, because nested shared objects may need more than the available memory.
+
+    Args:
+        value: The value to encode.
+        what: Name of the value in errors, for example `argument 2 of add`.
+
+    Raises:
+        NotEncodable: A part of the value cannot be encoded. The message has the path to this part.
+        TooLarge: The text would be over MongoDB's limit of 16 MB per record.
     """
     _Check(what).check(value)
     promises: dict[str, None] = {}
 
-    def plain(found: Any) -> Any:
-        if type(found) is Promise:
-            promises[found.task_id] = None
-            return {PROMISE_KEY: found.task_id}
-        return plain_failure(found)
+    def plain(part: Any) -> Any:
+        if type(part) is Promise:
+            promises[part.task_id] = None
+            return {PROMISE_KEY: part.task_id}
+        return plain_failure(part)
 
     text = json.dumps(
         value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False, default=plain
@@ -96,40 +104,45 @@ def _too_large(what: str, size: str) -> TooLarge:
 
 
 def decode(text: str, resolve: Callable[[str], Any] | None = None) -> Any:
-    """The value of a JSON text. `resolve(task id)` gives the value in a promise's place."""
+    """Return the value of a JSON text.
+
+    Args:
+        text: A text that `encode` made.
+        resolve: Returns the value that replaces the promise of a task id. None: promises stay as JSON objects.
+    """
     if FAILURE_KEY not in text and (resolve is None or PROMISE_KEY not in text):
         return json.loads(text)
 
-    def hook(found: dict[str, Any]) -> Any:
-        if len(found) == 1:
-            if resolve is not None and PROMISE_KEY in found:
-                return resolve(found[PROMISE_KEY])
-            if FAILURE_KEY in found:
-                return _failure(found[FAILURE_KEY]) or found
-        return found
+    def hook(parsed: dict[str, Any]) -> Any:
+        if len(parsed) == 1:
+            if resolve is not None and PROMISE_KEY in parsed:
+                return resolve(parsed[PROMISE_KEY])
+            if FAILURE_KEY in parsed:
+                return _failure(parsed[FAILURE_KEY]) or parsed
+        return parsed
 
     return json.loads(text, object_hook=hook)
 
 
 def promise_bytes(task_id: str) -> int:
-    """What the promise of a task takes in a value's text: that much goes where its value comes."""
+    """Return the size of a task's promise in a JSON text, in bytes. Replacing the promise by its value frees them."""
     return len(promise_text(task_id))
 
 
 def promise_text(task_id: str) -> str:
-    """The promise of a task as it stands in a value's text."""
+    """Return the JSON text of a task's promise."""
     return f'{{"{PROMISE_KEY}":"{task_id}"}}'
 
 
 def _failure(fields: Any) -> Failure | None:
-    """None for what was stored under this key before it was reserved."""
+    """Return the failure with these fields; None for a user's value from before the key was reserved."""
     names = Failure.__dataclass_fields__.keys()
     return Failure(**fields) if isinstance(fields, dict) and fields.keys() == names else None
 
 
 def is_same(text: str, other: str) -> bool:
-    """Whether two JSON texts say the same: keys in whatever order, numbers by their value. A text that can't be read
-    says what no other does."""
+    """Return whether two JSON texts have equal values. The order of keys does not matter, and numbers are compared by
+    value. An invalid text equals only itself."""
     try:
         return text == other or _is_equal(json.loads(text), json.loads(other))
     except (ValueError, RecursionError):
@@ -141,57 +154,61 @@ def _is_equal(value: Any, other: Any) -> bool:
         return value.keys() == other.keys() and all(_is_equal(value[key], other[key]) for key in value)
     if isinstance(value, list) and isinstance(other, list):
         return len(value) == len(other) and all(map(_is_equal, value, other))
-    # To Python a truth value is a number as well.
+    # In Python, True == 1 and False == 0.
     return value == other and isinstance(value, bool) == isinstance(other, bool)
 
 
 def dump(value: Any) -> str:
-    """The JSON text of a value that was decoded: of JSON and failures. Raises RecursionError if it is too deep."""
+    """Return the JSON text of a decoded value, which may contain failures.
+
+    Raises:
+        RecursionError: The value is nested too deeply.
+    """
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=plain_failure)
 
 
 def plain_failure(value: Any) -> dict[str, Any]:
-    """A failure as JSON has it, for `json.dumps(..., default=...)`."""
+    """Return a failure as a JSON object, for `json.dumps(..., default=...)`. Raises TypeError for other values."""
     if isinstance(value, Failure):
         return {FAILURE_KEY: asdict(value)}
     raise TypeError(f"a {type(value).__qualname__} is not JSON")
 
 
 class _Check:
-    """A walk through a value as `encode` writes it: that JSON carries all of it, and that it is not too large.
+    """A check that JSON preserves all parts of a value and that the value is not too large.
 
-    It ends as soon as what it has passed comes to too much, and makes nothing: a few sub-objects that are shared again
-    and again may stand for more than any memory holds.
+    The check walks through the value as `encode` will write it, and stops as soon as the size is too large. It builds
+    no text, because a few sub-objects that are shared many times may need more than the available memory.
     """
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._place: list[Any] = []
-        """Indices and keys on the way to what is looked at."""
+        """Indices and keys that lead to the current part."""
         self._left = MAX_BYTES
 
     def check(self, value: Any) -> None:
-        kind = type(value)
-        if kind is str:
+        value_type = type(value)
+        if value_type is str:
             self._take(len(value) + 2)
-        elif value is None or kind is bool:
+        elif value is None or value_type is bool:
             self._take(4)
-        elif kind is int:
-            # The bits first: they are at hand, the power is not.
+        elif value_type is int:
+            # Compare the bits first, because computing the power takes longer.
             if value.bit_length() > 3 * MAX_DIGITS and abs(value) >= 10**MAX_DIGITS:
                 raise self._refused(f"a whole number of over {MAX_DIGITS:,} digits; use a string of hex digits")
             self._take(max(1, value.bit_length() * 3 // 10))
-        elif kind is float:
+        elif value_type is float:
             if not math.isfinite(value):
                 raise self._refused(f"{value} is not a JSON number; use None or a string")
             self._take(3)
         elif len(self._place) > 100:
             place = f"{self._what}{self._path()}"
             raise NotEncodable(f"{place[:200]}…: nested over 100 levels deep, or contains itself")
-        elif kind in (list, tuple):
+        elif value_type in (list, tuple):
             self._take(2)
             self._check_items(enumerate(value))
-        elif kind is dict:
+        elif value_type is dict:
             self._take(2)
             self._check_items(self._with_keys(value))
         else:
@@ -199,22 +216,22 @@ class _Check:
 
     def _check_other_type(self, value: Any) -> None:
         """Check a promise or a failure. Refuse every other type."""
-        kind = type(value)
-        if kind is Promise:
+        value_type = type(value)
+        if value_type is Promise:
             if type(value.task_id) is not str:
                 raise self._refused(f"a promise is what `schedule` gave, not one of {shown(value.task_id)}")
             self._take(promise_bytes(value.task_id))
-        elif kind is Failure:
+        elif value_type is Failure:
             self._check_failure(value)
         else:
             # Subclasses (IntEnum, OrderedDict, numpy's float64) would come back as another type.
             raise self._refused(
-                f"a {kind.__module__}.{kind.__qualname__} is not JSON; pass None, bool, int, float, str, "
+                f"a {value_type.__module__}.{value_type.__qualname__} is not JSON; pass None, bool, int, float, str, "
                 "list, dict or a promise (a date as text, a set as a list, an object as a dict)"
             )
 
     def _take(self, size: int) -> None:
-        """Count what a part takes at the least: of a text its characters, of what is around it the brackets."""
+        """Subtract the minimum size of a part from the remaining bytes. Raise TooLarge if none remain."""
         self._left -= size
         if self._left < 0:
             raise _too_large(self._what, f"at least {MAX_BYTES - self._left:,} bytes as JSON, over")
@@ -222,7 +239,7 @@ class _Check:
     def _check_items(self, items: Iterable[tuple[Any, Any]]) -> None:
         place = self._place
         place.append(None)
-        self._left += 1  # the first one has no comma before it
+        self._left += 1  # the first item has no comma before it
         for place[-1], item in items:
             self._left -= 1
             self.check(item)
@@ -247,7 +264,7 @@ class _Check:
         return NotEncodable(f"{self._what}{self._path()}{part}: {why}")
 
     def _refused_key(self, why: str) -> NotEncodable:
-        self._place.pop()  # the key before this one, if there was one
+        self._place.pop()  # remove the previous key, because the path names the dict
         return self._refused(why)
 
     def _path(self) -> str:
@@ -255,7 +272,7 @@ class _Check:
 
 
 def _surrogate(value: Any, path: str) -> str:
-    """Where in a value the text is that UTF-8 can't carry."""
+    """Return the path to the first text with a lone surrogate, which UTF-8 cannot encode."""
     return next(_surrogates(value, path), path)
 
 
@@ -264,8 +281,8 @@ def _surrogates(value: Any, path: str) -> Iterator[str]:
         if any("\ud800" <= letter <= "\udfff" for letter in value):
             yield path
     elif isinstance(value, list | tuple):
-        for place, item in enumerate(value):
-            yield from _surrogates(item, f"{path}[{place}]")
+        for index, item in enumerate(value):
+            yield from _surrogates(item, f"{path}[{index}]")
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _surrogates(key, path)

@@ -1,5 +1,5 @@
-"""What workers and other programs report of themselves: the Worker, QueueStatistics, ScannerRun, Census and LeftCounts
-records. `ScannerRun` tells apart that nobody nudges scanners and that they cannot keep up."""
+"""Records in which workers and commands report on themselves: Worker, QueueStatistics, ScannerRun, Census and
+LeftCounts. `ScannerRun` shows whether nobody nudges the scanners or whether they cannot keep up."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from recovery.records.record import Record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HungSlot(Record):
-    """A slot whose attempt goes on past its time, without its claim."""
+    """A slot whose attempt still runs although its claim has expired."""
 
     actor: str
     task: str
-    """Id of its decision, `P/T`."""
+    """Id of the task's decision, `P/T`."""
     since: datetime
-    """When its function was called."""
+    """When the attempt's function was called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailingSlots(Record):
-    """Slots of a worker that claimed tasks and could run none, for a reason that is no task's."""
+    """A report that slots of a worker claim tasks but cannot run them, for a reason that is not the tasks' fault."""
 
     in_a_row: int
-    """How many were replaced for that since a task was last done there."""
+    """Number of slots that were replaced for this reason since the worker last ran a task."""
     reason: str
-    """What the last task failed for that could not be run."""
+    """The error with which the last task could not be run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreedSlots(Record):
-    """Slots that were freed of attempts that hung, of one actor: `id` is its name."""
+    """The slots that were freed from hung attempts of one actor, whose name is `id`."""
 
     id: str
     slots: int
-    """How many ever were."""
+    """Number of all slots that were ever freed."""
     at: datetime
-    """When the last one was; `worker` and `task` are that one's."""
+    """When the last slot was freed. `worker` and `task` belong to that slot."""
     worker: str
     task: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectedWrite(Record):
-    """A write that a condition rejected, the latest of a step of one actor: `id` is its name."""
+    """The latest write of one step of an actor that a condition rejected. `id` is the actor's name."""
 
     id: str
     step: str
     """`claim`, `finish`, `apply`, `interrupt` or `repair`."""
     guard: str
-    """What was another than the write expected: see `engine.rejections.Guard`."""
+    """The condition that was not met; see `engine.rejections.Guard`."""
     record: str
     """`P/T` of a decision, `P` of a graph."""
     at: datetime
@@ -60,31 +60,33 @@ class RejectedWrite(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStatistics(Record):
-    """What workers tell of a queue: when they polled it last, and how old the last message taken was.
+    """What workers know of a queue: when it was last polled, and how old the last message was that a worker took.
 
-    Messages of a queue are taken in the order they were pushed, so a message pushed well before the last
-    one taken is in a worker's hands or lost.
+    Workers take the messages of a queue in the order in which they were pushed. Therefore a message that was pushed
+    well before the last one taken has been received by a worker or is lost.
     """
 
     id: str
     polled_at: datetime | None = None
     taken_queued_at: datetime | None = None
-    """`queuedAt` of the youngest message taken so far."""
+    """The `queuedAt` of the youngest message taken so far."""
     found_empty_at: datetime | None = None
-    """When the queue was empty, so long ago that what had been pushed before is claimed or lost."""
+    """When the queue was seen empty, long enough ago that all tasks whose messages were pushed before are claimed or
+    their messages lost."""
     seen_empty_at: datetime | None = None
-    """When it was last seen to be empty, perhaps just now: what was pushed before may be in a worker's hands."""
+    """When the queue was last seen empty. If that was just now, a worker may hold messages that were pushed before and
+    not have claimed their tasks yet."""
     lost_before: datetime | None = None
-    """When Redis was found to have lost all of its data: so is the message of what was queued before. 1970 where it was
-    looked at, and had lost nothing."""
+    """When Redis was last found to have lost all of its data. Messages that were pushed before are lost. 1970 if Redis
+    was checked and had lost nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker(Record):
-    """A worker that lives, or did at its last heartbeat. Its id is new at every start.
+    """A worker that was alive at its last heartbeat. A worker gets a new id at every start.
 
-    `host` names the kernel and the process namespace, so a worker of the same `host` can tell by `pid` and
-    `pid_started` that this one is gone, without waiting for its deadline.
+    `host` names the kernel and the process namespace. Another worker of the same `host` can detect from `pid` and
+    `pid_started` that this worker is gone, without waiting for its deadline.
     """
 
     id: str
@@ -94,40 +96,40 @@ class Worker(Record):
     pid_started: int
     queues: tuple[str, ...] = ()
     paused: tuple[str, ...] = ()
-    """Those of its queues that it does not consume now, since their actors are blocked."""
+    """The queues that the worker does not consume now, because their actors are blocked."""
     polls: tuple[QueueStatistics, ...] = ()
-    """What it knows of the queues that it polls, or has polled."""
+    """What the worker knows of the queues that it polls or has polled."""
     spark: bool | None = None
-    """Whether it drives Spark: it takes operations that are left to it."""
+    """Whether the worker drives Spark, so that it runs operations that need Spark."""
     hung: tuple[HungSlot, ...] = ()
-    """Of its slots those that hang, for as long as they are not freed."""
+    """The hung slots that are not freed yet."""
     failing: FailingSlots | None = None
-    """Of its slots those that claim tasks and run none, while there are some."""
+    """Present while slots claim tasks but cannot run them."""
     version: str | None = None
-    """Of the library that it runs. Absent of versions that did not tell."""
+    """The version of the library that the worker runs. Absent in records of versions that did not record it."""
     application: str | None = None
-    """The name of the application that it serves. Absent of versions that did not tell."""
+    """The name of the application that the worker serves. Absent in records of versions that did not record it."""
     application_version: str | None = None
-    """The version of that application. Absent of versions of the library that did not record it: such a worker counts
-    as a version of its own."""
+    """The version of that application. Absent in records of library versions that did not record it; such a worker
+    counts as a separate version."""
     compatible_with: tuple[str, ...] = ()
-    """The versions to which tasks may be pinned that it runs as well."""
+    """Other versions whose pinned tasks the worker runs, too."""
     drill_kill: bool | None = None
-    """Whether a drill may have it killed, or a process of its pool; absent if not."""
+    """Whether a drill may kill the worker or a process of its pool; absent if not."""
     clock_ahead: float | None = None
-    """Seconds by which its machine's clock is ahead of MongoDB's, as it saw with its last heartbeat. Absent of versions
-    that did not tell."""
+    """Seconds by which the clock of the worker's machine was ahead of MongoDB's at the last heartbeat. Absent in
+    records of versions that did not record it."""
     started_at: datetime | None = None
     recovery_time: datetime | None = None
 
     def may_run(self, pinned_to: str) -> bool:
-        """Whether it runs tasks that are pinned to this version."""
+        """Return whether the worker runs tasks that are pinned to this version."""
         return pinned_to == self.application_version or pinned_to in self.compatible_with
 
 
 def is_same_deadline(one: Any, other: Any) -> bool:
-    """Whether a worker's deadline, as it stands in its record, did not change: it did not beat. Of what is no date, and
-    so no worker's, all is the same."""
+    """Return whether two stored deadlines of a worker are the same, so that it sent no heartbeat in between. All values
+    that are not dates count as the same, because a heartbeat writes a date."""
     return one == other if isinstance(one, datetime) else not isinstance(other, datetime)
 
 
@@ -135,13 +137,13 @@ def is_same_deadline(one: Any, other: Any) -> bool:
 class ScannerRun(Record):
     """The last run of a scanner in the whole cluster. `id` is the scanner's name.
 
-    `seconds` is of that run; `looked_at` and `repaired` count what its worker did since it last told.
+    `seconds` is the duration of that run. `looked_at` and `repaired` count records since the worker's previous report.
     """
 
     id: str
     ran_at: datetime | None = None
     nudged_at: datetime | None = None
-    """When a worker last took a beat's nudge, as far as is known. Without one, workers scan more seldom."""
+    """When a worker last received a nudge from Celery beat. Without nudges, workers scan less often."""
     seconds: float = 0.0
     looked_at: int = 0
     repaired: int = 0
@@ -149,13 +151,13 @@ class ScannerRun(Record):
     error: str | None = None
     """Why the run was cut off."""
     lost: tuple[str, ...] = ()
-    """Of the scanner of workers: names of those that it found silent last, and forgot."""
+    """For the scanner of workers: names of the workers that it last found silent and removed."""
     lost_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CensusLine(Record):
-    """So many processes of a type are in this state."""
+    """The number of processes of a type in a state."""
 
     type: str
     state: str
@@ -164,20 +166,20 @@ class CensusLine(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Census(Record):
-    """What was counted last of what is live or broken, for the whole cluster. There is one."""
+    """The latest counts of live and broken processes in the whole cluster. There is one such record."""
 
     id: str
     taken_at: datetime | None = None
-    """Absent while the first one is taken."""
+    """Absent while the first census is taken."""
     next_at: datetime | None = None
-    """When somebody may take the next one."""
+    """When a worker may take the next census."""
     seconds: float = 0.0
     processes: tuple[CensusLine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample(Record):
-    """By how much a counter grew, or one bucket of a histogram, with these labels."""
+    """The increase of a counter, or of one bucket of a histogram, with these labels."""
 
     name: str
     labels: dict[str, str] = field(default_factory=dict)
@@ -186,7 +188,7 @@ class Sample(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftCounts(Record):
-    """What a program counted that nobody scrapes, left for a worker to add to its own."""
+    """The counts of a command, whose metrics nobody scrapes. A worker adds them to its own metrics."""
 
     id: str
     at: datetime | None = None

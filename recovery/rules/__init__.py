@@ -1,8 +1,8 @@
-"""The failure map: pure functions from records, queue statistics and the time to findings.
+"""The failure map: pure functions that derive findings from records, queue statistics and the current time.
 
-`judge_decision` looks at one decision, `judge_process` at a whole process. A finding names its rule, the
-record, the evidence and the repair; what a repair does stands in `recovery.repair`. The scanners, an
-operator's check and the sweep in Spark all run these functions. No driver is imported here.
+`judge_decision` judges one decision, `judge_process` a whole process. A finding names its rule, the record, the
+evidence and the repair; `recovery.repair` implements the repairs. Scanners, an operator's check and the sweep in Spark
+all run these functions. No driver is imported here.
 """
 
 from __future__ import annotations

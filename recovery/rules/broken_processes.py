@@ -1,12 +1,12 @@
-"""Rules on a broken process: what of it can still go on beside what failed, and does not; and what operators are to see
-of it.
+"""Rules on a broken process: tasks that could go on but do not, and failures that are not listed for operators.
 
-The rules on what goes on are those on a process that runs, except those on its own end and deadlines. What they say of
-a task that the graph has as failed is not repeated: it is listed, and an operator has it restarted, with all that is
-lost of it.
+Tasks that did not fail go on in a broken process. Therefore the rules for running processes apply, except those on the
+end and the deadlines of the process itself. Findings on tasks that the graph has as failed are left out: these tasks
+are listed, and an operator's restart also restores their lost records.
 
-An interruption is written before the process is broken, and removed after the process runs again or the graph no longer
-has the task as failed. So if it is absent beside records that were read after it, it is lost.
+An interruption is written before its process breaks. It is removed after the process runs again, or after the graph no
+longer has the task as failed. Therefore, if an interruption is absent although records that were read after it say
+otherwise, it is lost.
 """
 
 from __future__ import annotations
@@ -32,22 +32,25 @@ GO_ON = (
     graph_rules.cycle,
     graph_rules.ready_not_queued,
 )
-"""Rules on what goes on, in a process that runs as in one that is broken."""
+"""Rules on tasks that go on, for running and for broken processes."""
 _OF_A_TASK = frozenset({Repair.APPLY, Repair.BREAK, Repair.ENQUEUE_READY, Repair.RESTORE})
 
 
 def of_broken(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
-    """What is wrong with a broken process, beside what it broke for."""
+    """Yield the findings on a broken process, except those on the failures for which it broke."""
     for rule in GO_ON:
-        yield from (found for found in rule(snapshot, around) if not _is_noted(found, snapshot))
-    # Of its own times and its graph's nobody waits for any.
-    yield from (found for found in time_impossible(snapshot, around) if found.decision is not None)
+        yield from (finding for finding in rule(snapshot, around) if not _is_noted(finding, snapshot))
+    # Nothing waits for the times of a broken process itself or of its graph.
+    yield from (finding for finding in time_impossible(snapshot, around) if finding.decision is not None)
     yield from interruption_missing(snapshot, around)
 
 
 def _is_noted(finding: Finding, snapshot: Snapshot) -> bool:
-    """Whether the graph has the task as failed, in the life that its decision is in, if it has one. A start that is
-    not registered, of a process that is broken for a task: then tasks were decided, and are lost."""
+    """Return whether a finding concerns a failure that is known already, so that it is left to an operator.
+
+    This is so if the graph has the task as failed and the task was not restarted since. It is also so for an
+    unregistered start if the process broke for a task: in that case tasks had been decided, and their records are lost.
+    """
     process, graph, task = snapshot.process, snapshot.graph, split_record_id(finding.record)[1]
     if finding.repair is Repair.REGISTER_START:
         error = process.error if process is not None else None
@@ -62,7 +65,7 @@ def _is_noted(finding: Finding, snapshot: Snapshot) -> bool:
 
 
 def marker_missing(snapshot: Snapshot) -> Iterator[Finding]:
-    """A broken process still has its marker to write."""
+    """MARKER_MISSING: the marker of a broken process is due and was not written."""
     process = snapshot.process
     if process is not None and process.state is ProcessState.BROKEN and process.marker_due and snapshot.ordered:
         evidence = "it broke, and whoever was to write its marker was cut off"
@@ -71,14 +74,16 @@ def marker_missing(snapshot: Snapshot) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """What a broken process is to be listed for, under a task: the decision's error, or without one the process's."""
+    """A failure for which a broken process must be listed under a task. Its error is the decision's; without a decision
+    it is the process's."""
 
     restarts: int
     decision: Decision | None = None
 
 
 def interruption_missing(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
-    """A broken process is not listed for what it broke for, or only for an earlier life of that task."""
+    """INTERRUPTION_MISSING: no interruption lists a failure for which a process broke, or only an earlier failure of
+    that task."""
     process, graph, listed = snapshot.process, snapshot.graph, snapshot.listed
     if process is None or listed is None:
         return
@@ -87,34 +92,35 @@ def interruption_missing(snapshot: Snapshot, around: Surroundings) -> Iterator[F
         return
     for task, failure in _failures(process, graph, snapshot.decisions).items():
         if listed.get(task, -1) < failure.restarts:
-            what = "it failed" if failure.decision is not None else "the process is broken"
-            seen = f"{what}, and no interruption is listed" + (" for its last failure" if task in listed else "")
+            symptom = "it failed" if failure.decision is not None else "the process is broken"
+            evidence = f"{symptom}, and no interruption is listed" + (" for its last failure" if task in listed else "")
             record = record_id(process.id, task)
-            yield Finding(Rule.INTERRUPTION_MISSING, record, Repair.LIST_AGAIN, seen, failure.decision)
+            yield Finding(Rule.INTERRUPTION_MISSING, record, Repair.LIST_AGAIN, evidence, failure.decision)
 
 
 def _failures(process: Process, graph: Graph | None, decisions: Mapping[str, Decision]) -> dict[str, _Failure]:
-    """{task: what a broken process is to be listed for under it}."""
-    failed = graph.failed if graph is not None else {task for task, one in decisions.items() if _has_failed(one)}
-    found: dict[str, _Failure] = {}
+    """Return {task: the failure for which a broken process must be listed under this task}."""
+    failed = graph.failed if graph is not None else {task for task, d in decisions.items() if _has_failed(d)}
+    failures: dict[str, _Failure] = {}
     for task in failed:
         decision = decisions.get(task)
         if decision is not None and _has_failed(decision):
-            found[task] = _Failure(decision.restarts or 0, decision)
+            failures[task] = _Failure(decision.restarts or 0, decision)
         elif decision is None or not is_restarted(decision, graph):
-            # The process can't go on for it, though it has not failed: its records are lost, say.
+            # The process cannot go on because of this task although it has not failed, for example because its records
+            # are lost.
             restarts = (decision.restarts if decision is not None else None) or 0
-            found[task] = _Failure(max(process.times_reopened, restarts))
+            failures[task] = _Failure(max(process.times_reopened, restarts))
     error = process.error
-    whole = error is not None and error.task is None
+    is_whole_process = error is not None and error.task is None
     task = error.task if error is not None and error.task is not None else process.start_task
-    if whole or (not found and (error is None or not _goes_on(decisions.get(task)))):
-        found[task] = _Failure(process.times_reopened)
-    return found
+    if is_whole_process or (not failures and (error is None or not _goes_on(decisions.get(task)))):
+        failures[task] = _Failure(process.times_reopened)
+    return failures
 
 
 def _goes_on(decision: Decision | None) -> bool:
-    """Whether a task was restarted, and the process is set running at its end at the latest."""
+    """Return whether a task was restarted and is still going on, so that the process runs again when it ends."""
     if decision is None or not decision.restarts:
         return False
     return decision.state is not DecisionState.FINISHED or decision.recovery_time is not None
@@ -125,11 +131,12 @@ def _has_failed(decision: Decision) -> bool:
 
 
 def is_restarted(decision: Decision, graph: Graph | None) -> bool:
-    """Whether a task is in a later life than the graph knows of: whoever restarted it was cut off, and it goes on."""
+    """Return whether a task was restarted and the graph does not know of it yet, because the restart was cut off. Such
+    a task goes on."""
     known = graph.restarted.get(decision.task_id, 0) if graph is not None else 0
     return (decision.restarts or 0) > known
 
 
-def _long_ago(moment: datetime | None, around: Surroundings) -> bool:
-    """Whether nobody is at it any more: what was to be listed is listed, or never will be."""
-    return moment is None or moment < around.read_at - around.margin
+def _long_ago(moment: datetime | None, surroundings: Surroundings) -> bool:
+    """Return whether the step that began at this moment is over or was cut off, so that it lists nothing any more."""
+    return moment is None or moment < surroundings.read_at - surroundings.margin

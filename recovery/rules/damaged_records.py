@@ -1,7 +1,9 @@
-"""RECORD_DAMAGED: a record that is there and can't be read, since another program wrote something else into it.
+"""Rules on damaged records (RECORD_DAMAGED): records that exist but cannot be read, because another program changed
+them.
 
-What nothing is lost with is dropped, or made again from what is intact. The rest is told, and left to a person: nobody
-else knows what was meant. Of a process with a damaged record no rule concludes from what is absent, or does not fit.
+A damaged field is dropped if it holds nothing that would be lost, or is made again from intact records. All other
+damage is only reported, because only a person knows which value is right. While a record of a process is damaged, no
+rule draws conclusions from records that are absent or contradict each other.
 """
 
 from __future__ import annotations
@@ -24,16 +26,15 @@ from recovery.records import (
 from recovery.rules.findings import Finding, Repair, Rule, Snapshot
 
 SPOILT = (DamagedRecord, TypeError, ValueError, AttributeError, KeyError, OverflowError)
-"""What comes of records that another program wrote: they can't be read, or hold what no rule can compare."""
+"""Exceptions that damaged records cause: a record cannot be read, or has a value that a rule cannot compare."""
 
 DROPPABLE: Mapping[str, frozenset[str]] = {
-    # All but what it came to, which life it is in, and whether its error breaks the process. Counters begin anew. Times
-    # and holders serve to find what is overdue, which the decision is at once. A call is a copy, the Task names the
-    # actor, the process has the epoch, and the cycle of retries begins anew. A task whose delay can't be read starts at
-    # once. Refusals are counted anew. The state shows in what stands beside it. What a task is pinned to, its process
-    # has.
+    # All fields except the result, the number of restarts, and whether an error breaks the process. Counters, retries
+    # and refusals begin anew. Times and holders only serve to find overdue decisions, and a decision without them is
+    # overdue at once. The call is a copy of the Task, which also names the actor; the process has the epoch and the
+    # pinned version. A task whose delay cannot be read starts at once. The state follows from the other fields.
     Decision.__name__: frozenset(shapes_of(Decision)) - {"_id", "outcome", "children", "restarts", "fallible"},
-    # The id says when the process was started, the graph has its epoch, and the start task its retry policy.
+    # The id contains the time of the start, the graph has the epoch, and the start task has the retry policy.
     Process.__name__: frozenset(
         (
             *("epoch", "idleTimeout", "startedAt", "timedOutAt", "endedAt", "startTask", "recoveryTime", "retry"),
@@ -42,48 +43,50 @@ DROPPABLE: Mapping[str, frozenset[str]] = {
     ),
     Graph.__name__: frozenset({"epoch"}),
 }
-"""{kind of record: fields that it can do without}."""
+"""{kind of record: fields that can be dropped without a loss}."""
 
 _SHOWS_STATE = frozenset({"pass", "worker", "outcome", "eta"})
-"""Fields of a decision from which its state is found (`state_shown`)."""
+"""Fields of a decision from which its state follows (`state_shown`)."""
 
 
 def record_damaged(snapshot: Snapshot) -> Iterator[Finding]:
-    """All damaged records of a process."""
+    """RECORD_DAMAGED: yield a finding for each damaged record of a process."""
     for damage in snapshot.damaged:
         yield Finding(Rule.RECORD_DAMAGED, damage.record, _repair(snapshot, damage), str(damage))
 
 
 def error_missing(process: Process) -> Iterator[Finding]:
-    """RECORD_DAMAGED: a process is broken or aborted without an error: another program changed its state alone."""
+    """RECORD_DAMAGED: a broken or aborted process has no error, because another program changed only its state."""
     if process.state in UNSUCCESSFUL_PROCESSES and process.error is None:
         evidence = f"Process {process.id}: its state is {process.state}, and its error is missing"
         yield Finding(Rule.RECORD_DAMAGED, process.id, Repair.REPORT, evidence)
 
 
 def not_judged(process_id: str, error: Exception) -> Finding:
-    """RECORD_DAMAGED: something stands in a record of the process that no rule can work with."""
+    """RECORD_DAMAGED: return the finding for a process that made a rule raise this exception."""
     evidence = f"no rule can judge it: {type(error).__name__}: {error}"
     return Finding(Rule.RECORD_DAMAGED, process_id, Repair.REPORT, evidence)
 
 
 def foreign_id(decision: Decision) -> Finding:
-    """RECORD_DAMAGED: no worker takes a message of a task whose id is none of ours, which might be a query."""
+    """RECORD_DAMAGED: return the finding for a queued decision with a foreign id. Workers reject its messages, because
+    such an id might be a query."""
     evidence = f"queued, and its id {decision.id!r:.100} is not of the form PROCESS/TASK: no worker takes it"
     return Finding(Rule.RECORD_DAMAGED, decision.id, Repair.WAIT, evidence, decision)
 
 
 def droppable(damage: DamagedRecord) -> bool:
-    """Whether nothing is lost with what of a record can't be read."""
+    """Return whether the damaged fields of a record can be dropped without a loss."""
     if "state" in damage.fields and not _SHOWS_STATE.isdisjoint(damage.fields):
         return False
     return bool(damage.fields) and DROPPABLE.get(damage.kind, frozenset()).issuperset(damage.fields)
 
 
 def state_shown(document: Mapping[str, Any], now: datetime) -> DecisionState:
-    """Return the state that the other fields of a decision's document show.
+    """Return the state of a decision as its other fields show it.
 
-    Only a finished decision has an outcome, only a claimed one a worker, and all that were ever queued have a pass.
+    Only a finished decision has an outcome, only a claimed decision has a worker, and every decision that was ever
+    queued has a pass.
     """
     if "outcome" in document:
         return DecisionState.FINISHED
@@ -111,11 +114,11 @@ def _repair(snapshot: Snapshot, damage: DamagedRecord) -> Repair:
 
 
 def _is_unapplied(snapshot: Snapshot, damage: DamagedRecord) -> bool:
-    """Whether nothing came yet of a task, as far as its graph knows: it can be run again."""
+    """Return whether the graph does not have the task as finished, so that the task can run again."""
     graph = snapshot.graph
     return graph is None or damage.record.partition("/")[2] not in graph.finished
 
 
 def _is_known(snapshot: Snapshot, task: str) -> bool:
-    """Whether what a task is stands elsewhere, too: in the decision of the task that scheduled it."""
+    """Return whether the decision of the task that scheduled this task is there, from which it can be made again."""
     return any(child.id == task for decision in snapshot.decisions.values() for child in decision.children)

@@ -1,8 +1,8 @@
-"""The graph that a process's decisions come to, and rules on records that contradict each other: a graph that does not
-name what was scheduled, or names what never was, and epochs that do not fit.
+"""Derives the graph of a process from its decisions, and finds records that contradict each other: a graph that lacks
+scheduled tasks or names tasks that were never scheduled, and different epochs.
 
-The decisions are what was accepted, and the graph only sums them up. If they are intact, it is made again from them,
-and nothing breaks.
+Decisions record what was accepted, and the graph only summarizes them. Therefore, if the decisions are intact, the
+graph is made again from them and the process need not break.
 """
 
 from __future__ import annotations
@@ -17,24 +17,33 @@ from recovery.rules.findings import Finding, Repair, Rule, Snapshot, Surrounding
 
 
 def graph_of(process: Process, decisions: Mapping[str, Decision], now: datetime, first_look: float) -> Graph:
-    """The graph that these decisions, by task, come to. Pure. What waited for a task that promised its children's
-    values waits for those; what ended with an error stays open, as it does in any graph."""
+    """Return the graph that follows from the decisions. Pure.
+
+    A task that waited for a finished task with promises in its value waits for the promised tasks. Failed tasks stay
+    open, as in any graph.
+
+    Args:
+        process: The process.
+        decisions: {task: decision} of all of its tasks.
+        now: The time of the last change in the new graph.
+        first_look: Seconds from `now` until the graph's deadline.
+    """
     applied = {task: d for task, d in decisions.items() if d.state is DecisionState.FINISHED and not d.failed}
     scheduled = {child.id: child for decision in applied.values() for child in decision.children}
     known = [process.start_task, *scheduled]
-    is_open = [task for task in known if task not in applied]
+    open_tasks = [task for task in known if task not in applied]
     links = {
         task: dict.fromkeys(waits, True)
-        for task in is_open
+        for task in open_tasks
         if task in scheduled and (waits := still_to_come(scheduled[task].deps, applied))
     }
     return Graph(
         id=process.id,
         epoch=process.epoch,
-        not_finished=dict.fromkeys(is_open, now),
+        not_finished=dict.fromkeys(open_tasks, now),
         links=links,
         finished=tuple(task for task in known if task in applied),
-        failed={task: True for task in is_open if task in decisions and decisions[task].failed},
+        failed={task: True for task in open_tasks if task in decisions and decisions[task].failed},
         restarted={task: d.restarts for task, d in decisions.items() if d.restarts},
         idle_timeout=process.idle_timeout,
         touched_at=now,
@@ -43,32 +52,32 @@ def graph_of(process: Process, decisions: Mapping[str, Decision], now: datetime,
 
 
 def still_to_come(deps: Iterable[str], applied: Mapping[str, Decision]) -> list[str]:
-    """What of these dependencies is still to come, through promises within promises. `applied` are the decisions that
-    are finished, by task."""
-    found: dict[str, None] = {}
+    """Return the open tasks that these dependencies wait for, also through promises within promises. `applied` has the
+    decisions of the finished tasks, by task."""
+    open_tasks: dict[str, None] = {}
     seen: set[str] = set()
-    left = list(deps)
-    while left:
-        if (task := left.pop()) in seen:
+    pending = list(deps)
+    while pending:
+        if (task := pending.pop()) in seen:
             continue
         seen.add(task)
         if task not in applied:
-            found[task] = None
+            open_tasks[task] = None
         elif (outcome := applied[task].outcome) is not None:
-            left += outcome.waits
-    return list(found)
+            pending += outcome.waits
+    return list(open_tasks)
 
 
 def says(graph: Graph) -> tuple[object, ...]:
-    """What of a graph follows from the decisions."""
+    """Return the parts of a graph that follow from the decisions, to compare two graphs."""
     links = {task: {*waits} for task, waits in graph.links.items() if waits}
     return {*graph.not_finished}, links, {*graph.finished}, {*graph.failed}, graph.restarted
 
 
 def graph_contradicted(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
-    """GRAPH_CONTRADICTED: the graph lacks a task that was scheduled, or has one that nobody scheduled.
+    """GRAPH_CONTRADICTED: the graph lacks a task that was scheduled, or has a task that no decision scheduled.
 
-    Of a process that has finished none is queued that is not done: that is FINISHED_TOO_EARLY.
+    For a finished process with unfinished tasks, the finding is FINISHED_TOO_EARLY instead, so that none is queued.
     """
     process, graph = snapshot.process, snapshot.graph
     if process is None or graph is None or not is_untouched(graph, around) or not is_intact(snapshot):
@@ -77,18 +86,20 @@ def graph_contradicted(snapshot: Snapshot, around: Surroundings) -> Iterator[Fin
     named = graph.not_finished.keys() | set(graph.finished)
     lacking = sorted(task for task in scheduled if task in snapshot.decisions and task not in named)
     foreign = sorted(named - scheduled - snapshot.decisions.keys() - snapshot.tasks)
-    told = []
+    contradictions = []
     if lacking:
-        told.append(f"it lacks {len(lacking)} of {len(scheduled)} tasks that were scheduled, first {lacking[0]}")
+        contradictions.append(
+            f"it lacks {len(lacking)} of {len(scheduled)} tasks that were scheduled, first {lacking[0]}"
+        )
     if foreign:
-        told.append(f"it names {len(foreign)} that nobody scheduled, first {foreign[0]}")
-    if not told:
+        contradictions.append(f"it names {len(foreign)} that nobody scheduled, first {foreign[0]}")
+    if not contradictions:
         return
     if process.state is ProcessState.FINISHED and (undone := sorted(t for t in scheduled if not _is_done(snapshot, t))):
-        evidence = f"finished, and {len(undone)} tasks are not done that its graph lacks, first {undone[0]}"
+        evidence = f"finished, and its graph lacks {len(undone)} tasks that are not done, first {undone[0]}"
         yield Finding(Rule.FINISHED_TOO_EARLY, graph.id, Repair.REPORT, evidence)
     else:
-        yield Finding(Rule.GRAPH_CONTRADICTED, graph.id, Repair.REMAKE_GRAPH, "; ".join(told))
+        yield Finding(Rule.GRAPH_CONTRADICTED, graph.id, Repair.REMAKE_GRAPH, "; ".join(contradictions))
 
 
 def _is_done(snapshot: Snapshot, task: str) -> bool:
@@ -97,7 +108,8 @@ def _is_done(snapshot: Snapshot, task: str) -> bool:
 
 
 def is_intact(snapshot: Snapshot) -> bool:
-    """Whether the decisions tell all that was scheduled: each that the graph has as finished is there, and finished."""
+    """Return whether the decisions show all scheduled tasks: each task that the graph has as finished has a finished
+    decision, and no record is damaged."""
     graph, decisions = snapshot.graph, snapshot.decisions
     finished = graph.finished if graph is not None else ()
     return (
@@ -109,35 +121,38 @@ def is_intact(snapshot: Snapshot) -> bool:
 
 
 def scheduled_tasks(snapshot: Snapshot) -> set[str]:
-    """The tasks of a process by its decisions: its start, and what was scheduled by what is applied.
+    """Return the tasks of a process according to its decisions: its start task, and the children of applied decisions.
 
-    Of a decision that is finished and perhaps not applied yet the children may not be there: they do not count, unless
-    the graph has it, or lacks it altogether.
+    A finished decision whose task is open in the graph may not be applied yet. Its children do not count, because they
+    may not exist yet.
     """
     process, graph = snapshot.process, snapshot.graph
     assert process is not None and graph is not None
-    found: set[str] = {process.start_task}
+    scheduled: set[str] = {process.start_task}
     for task, decision in snapshot.decisions.items():
         if decision.state is DecisionState.FINISHED and task not in graph.not_finished and not decision.failed:
-            found.update(child.id for child in decision.children)
-    return found
+            scheduled.update(child.id for child in decision.children)
+    return scheduled
 
 
 def epoch_wrong(snapshot: Snapshot, _around: Surroundings) -> Iterator[Finding]:
-    """EPOCH_WRONG: a graph or a decision is of another epoch than its process, so nothing of it is ever accepted."""
+    """EPOCH_WRONG: a graph or a decision has another epoch than its process, so its results are never accepted."""
     process, graph = snapshot.process, snapshot.graph
     assert process is not None
-    odd: list[tuple[str, Graph | Decision]] = []
+    affected: list[tuple[str, Graph | Decision]] = []
     if graph is not None and graph.epoch != process.epoch:
-        odd.append(("graph", graph))
-    odd += [("task", d) for d in snapshot.decisions.values() if d.epoch != process.epoch]
-    if odd:
-        what, first = odd[0]
-        where = first.id if what == "graph" else record_id(process.id, first.id.partition("/")[2])
-        evidence = f"{len(odd)} records of another epoch than {process.epoch}, first the {what} {where}: {first.epoch}"
+        affected.append(("graph", graph))
+    affected += [("task", d) for d in snapshot.decisions.values() if d.epoch != process.epoch]
+    if affected:
+        kind, first = affected[0]
+        record = first.id if kind == "graph" else record_id(process.id, first.id.partition("/")[2])
+        evidence = (
+            f"{len(affected)} records of another epoch than {process.epoch}, first the {kind} {record}: {first.epoch}"
+        )
         yield Finding(Rule.EPOCH_WRONG, process.id, Repair.SET_EPOCH, evidence)
 
 
 def is_untouched(graph: Graph, around: Surroundings) -> bool:
-    """Whether nobody is at work on the graph: what was to be written with its last change is written, or never."""
+    """Return whether the graph's last change is so long ago that all writes that belong to it are done or were cut
+    off."""
     return graph.touched_at is not None and graph.touched_at < around.read_at - around.margin

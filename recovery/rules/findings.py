@@ -1,4 +1,4 @@
-"""What rules look at, and what they say."""
+"""The input and output of rules: a snapshot of a process, the state of the cluster around it, and findings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from recovery.records.ids import worker_of
 
 
 class Rule(StrEnum):
-    """The names of the failure map (docs/failure-map.md)."""
+    """The names of the rules in the failure map (docs/failure-map.md)."""
 
     WORK_TIMEOUT = "WORK_TIMEOUT"
     WORKER_LOST = "WORKER_LOST"
@@ -53,7 +53,7 @@ class Rule(StrEnum):
 
 
 class Repair(StrEnum):
-    """What is to be done about a finding. Most are steps of the normal path, run again."""
+    """The repair for a finding. Most repairs run a step of the normal path again."""
 
     REQUEUE = "requeue"
     FAIL = "fail"
@@ -94,20 +94,20 @@ _FAR_OFF = timedelta(seconds=FAR_OFF)
 
 @lru_cache(maxsize=1000)
 def _actor_by_default(name: str) -> ActorPreferences:
-    """Asked for several times for each decision of a page."""
+    """Return the default settings of an actor. Cached, because scanners need them several times per decision."""
     return ActorPreferences(id=name)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A rule applies to a record. `record` is `P/T` for a decision, `P` for a process or graph."""
+    """A match of a rule on a record. `record` is `P/T` for a decision, `P` for a process or graph."""
 
     rule: Rule
     record: str
     repair: Repair
     evidence: str
     decision: Decision | None = None
-    """The decision that was judged; for RESTORE the parent's, which has all that it takes."""
+    """The decision that was judged. For RESTORE it is the parent's decision, which has the data of the lost records."""
 
     @property
     def process_id(self) -> str:
@@ -116,123 +116,133 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a rule knows beside the process: the time and what workers tell of themselves.
+    """The context of a rule besides the records of the process: the time, settings, and the state of queues and
+    workers.
 
-    `now` is the database's. `depths` has the queues that could be asked; of the others nothing is concluded.
-    `lost_workers` are known to be gone, and are not merely silent.
+    `now` is the database's time. `depths` has only queues whose length could be read. `lost_workers` are known to be
+    gone, not merely silent.
     """
 
     now: datetime
     actors: Mapping[str, ActorPreferences] = field(default_factory=dict)
     blocked: frozenset[str] = frozenset()
-    """Actors of which no task is begun."""
+    """Actors that an operator has blocked, so that none of their tasks begins."""
     process_types: Mapping[str, ProcessTypePreferences] = field(default_factory=dict)
     queues: Mapping[str, QueueStatistics] = field(default_factory=dict)
     depths: Mapping[str, int] = field(default_factory=dict)
     lost_workers: frozenset[str] = frozenset()
-    """Workers, or single processes of workers."""
+    """Ids of workers, or of single processes of workers, that are known to be gone."""
     polled_within: timedelta = timedelta(seconds=10)
-    """A queue polled longer ago than this counts as not polled."""
+    """A queue that was polled longer ago than this counts as not polled."""
     message_margin: timedelta = timedelta(seconds=2)
-    """Messages are pushed a moment after `queuedAt`, and not quite in its order: so much younger must one be that
-    was taken, or so long before its queue was empty must a task have been queued, before a message counts as lost."""
+    """Tolerance for comparing the times of messages, which are pushed a moment after `queuedAt` and not exactly in that
+    order. A message counts as lost only if a message that is younger by at least this margin was taken, or if its queue
+    was empty at least this long after the task was queued."""
     claim_margin: timedelta = timedelta(seconds=0.8)
-    """How long a worker may have a message in hand before it claims its task. One that starts takes what has waited for
-    long, and its slots are not ready yet."""
+    """How long a worker may hold a message before it claims the task. A starting worker receives messages that have
+    waited for long while its slots are not ready yet."""
     looks_again: bool = False
-    """Whether who looks does so again and again, and keeps what it saw: that a queue is empty is believed once it was
-    so long ago that nothing taken from it can be in hand. Who looks once believes it at once."""
+    """Whether the caller checks repeatedly and stores when queues were empty. It then relies on an empty queue only
+    after `claim_margin`, when all messages that were taken from it are claimed. A caller that checks once relies on an
+    empty queue at once."""
     margin: timedelta = timedelta(seconds=5)
-    """How long a step may be under way before it counts as cut off."""
+    """How long a step may take before it counts as cut off."""
 
     as_of: datetime | None = None
-    """When the records were begun to be read, if that was noted. Rules that conclude from what is absent judge by it:
-    what was untouched for a while before that is in all of a snapshot's records, however long it took to read them."""
+    """When reading the records began, if known. Rules that conclude from absent records use this time. A graph that was
+    untouched for a while before it has all of its records in the snapshot, however long reading took."""
 
     @property
     def read_at(self) -> datetime:
-        """The time that what is absent is judged by."""
+        """Return the time for rules that conclude from absent records."""
         return self.now if self.as_of is None else min(self.now, self.as_of)
 
     def is_lost(self, holder: str | None) -> bool:
-        """Whether who holds a claim is known to be gone."""
+        """Return whether the holder of a claim is known to be gone."""
         lost = self.lost_workers
         return bool(lost) and holder is not None and (holder in lost or worker_of(holder) in lost)
 
     def will_look(self, deadline: datetime | None) -> bool:
-        """Whether somebody looks at a record with this deadline while anybody cares."""
-        # A difference of dates never overflows; a sum may.
+        """Return whether there is a deadline that is at most about ten years ahead, so that a scanner will look at the
+        record."""
+        # The difference of two dates cannot overflow; the sum of a date and a duration can.
         return deadline is not None and deadline - self.now <= _FAR_OFF
 
     def actor(self, name: str) -> ActorPreferences:
-        """An actor's settings; the defaults where no worker has told of it yet."""
+        """Return an actor's settings; the defaults if no worker has stored its settings yet."""
         return self.actors.get(name) or _actor_by_default(name)
 
     def process_type(self, name: str) -> ProcessTypePreferences:
-        """A process type's settings; the defaults where no worker has told of it yet."""
+        """Return a process type's settings; the defaults if no worker has stored its settings yet."""
         return self.process_types.get(name) or ProcessTypePreferences(id=name)
 
     def is_polled(self, queue: str) -> bool:
-        """Whether workers look for messages of this queue: they did not long ago, or just after `now` was asked for.
-        What is still to come for longer proves nothing."""
+        """Return whether workers poll this queue: the last poll is at most `polled_within` before or after `now`. A
+        poll that is further in the future proves nothing."""
         known = self.queues.get(queue)
         polled_at = known.polled_at if known else None
         return polled_at is not None and abs(self.now - polled_at) < self.polled_within
 
     def empty_at(self, queue: str) -> datetime | None:
-        """When a queue was last known to be empty, with nothing of what had been pushed before in anybody's hands any
-        more; None: never, as far as is known."""
+        """Return the last known time at which a queue was empty and all messages taken before it are claimed or lost;
+        None if unknown."""
         known = self.queues.get(queue)
         if known is None:
             return None
         if not self.looks_again and self.is_empty(queue) and known.polled_at is not None:
             return min(known.polled_at, self.now - self.message_margin)
-        # One that is still to come is of a clock that was set back since: it would prove too much.
-        found = known.found_empty_at if known.found_empty_at and known.found_empty_at <= self.now else None
-        seen = known.seen_empty_at if known.seen_empty_at and self._claimed_since(known.seen_empty_at) else None
-        return max((moment for moment in (found, seen) if moment is not None), default=None)
+        # A time in the future was written before a clock was set back, and would prove too much.
+        found_at = known.found_empty_at if known.found_empty_at and known.found_empty_at <= self.now else None
+        seen_at = known.seen_empty_at if known.seen_empty_at and self._claimed_since(known.seen_empty_at) else None
+        return max((moment for moment in (found_at, seen_at) if moment is not None), default=None)
 
     def may_be_in_hand(self, queue: str) -> bool:
-        """Whether what is queued may have been taken just now, for all that is known: the next look shows it."""
+        """Return whether a worker may have just received the messages of this queue and not have claimed the tasks yet.
+        The next check will show it."""
         return self.looks_again and self.is_empty(queue)
 
     def seen_empty(self) -> list[str]:
-        """Queues that are empty now, where that is to be kept: what was kept before proves what it can already."""
-        kept = {name: known.seen_empty_at for name, known in self.queues.items()}
+        """Return the queues that are empty now and whose stored `seen_empty_at` should be updated. A stored time that
+        is younger than `claim_margin` is kept, because it will prove as much sooner."""
+        stored = {name: known.seen_empty_at for name, known in self.queues.items()}
         return [
             queue
             for queue in self.depths
-            if self.is_empty(queue) and ((seen := kept[queue]) is None or seen > self.now or self._claimed_since(seen))
+            if self.is_empty(queue)
+            and ((seen_at := stored[queue]) is None or seen_at > self.now or self._claimed_since(seen_at))
         ]
 
     def _claimed_since(self, moment: datetime) -> bool:
+        """Return whether all messages that were taken before this moment are claimed or lost by now."""
         return self.now - moment >= self.claim_margin
 
     def lost_before(self, queue: str) -> datetime | None:
-        """Of what was queued before this moment, and is queued still, the message is lost: a younger one was taken, the
-        queue has been empty since, or Redis lost its data. None: nothing is known to be."""
+        """Return the time before which all messages of still queued tasks are lost; None if no loss is known.
+
+        A message is lost if a younger message was taken, if the queue has been empty since, or if Redis lost its data.
+        """
         known = self.queues.get(queue)
-        # A message of a time to come is of a clock that was set back since, and proves nothing.
+        # A time in the future was written before a clock was set back, and proves nothing.
         taken = known.taken_queued_at if known and known.taken_queued_at and known.taken_queued_at <= self.now else None
         proven = [moment for moment in (taken, self.empty_at(queue)) if moment is not None]
-        earlier = [moment - self.message_margin for moment in proven if moment.year > 1]  # there are none before
+        earlier = [moment - self.message_margin for moment in proven if moment.year > 1]  # a subtraction may underflow
         if (emptied := self.redis_lost_before(queue)) is not None:
             earlier.append(emptied)
         return max(earlier, default=None)
 
     def redis_lost_before(self, queue: str) -> datetime | None:
-        """When Redis was found to have lost its data, last; None: never, as far as is known."""
+        """Return when Redis was last found to have lost its data; None if no loss is known."""
         known = self.queues.get(queue)
         return known.lost_before if known and known.lost_before and known.lost_before <= self.now else None
 
     def is_empty(self, queue: str) -> bool:
-        """Whether a queue has no message, and workers look for its messages."""
+        """Return whether a queue has no message and workers poll it."""
         return self.depths.get(queue) == 0 and self.is_polled(queue)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The records of one process, as they were read: perhaps not at one moment."""
+    """The records of one process, which may have been read at different moments."""
 
     process_id: str
     process: Process | None
@@ -240,11 +250,10 @@ class Snapshot:
     decisions: Mapping[str, Decision]
     """{task id: decision}."""
     tasks: frozenset[str]
-    """Ids of the tasks whose Task record is there."""
+    """Ids of the tasks whose Task record exists."""
     damaged: tuple[DamagedRecord, ...] = ()
-    """Its records that are there and can't be read; they are in none of the others."""
+    """The records that exist but cannot be read. They are missing in the other fields."""
     listed: Mapping[str, float] | None = None
-    """Of a broken process, {task that is listed as interrupted: how often it was restarted before}; None: not read."""
+    """For a broken process: {task that an interruption lists: its `restarts` in the interruption}; None: not read."""
     ordered: bool = True
-    """Of a process that is marked, to be removed or done again or since its marker is due: whether somebody who may has
-    ordered that."""
+    """For a process with a mark (`removing`, `redo` or `markerDue`): whether the order that authorizes it exists."""

@@ -1,11 +1,11 @@
-"""Rules that hold a process's graph against its decisions and tasks: what is lost, what was not done, and links that
-nothing will ever take away.
+"""Rules that compare a process's graph with its decisions and tasks: lost records, steps that were not done, and links
+that would never be removed.
 
-A link goes when the task that it waits for is applied. So it is dead if that task is not open; and if tasks wait for
-each other in a circle, none of them is ever ready.
+A link is removed when the task that it waits for is applied. Therefore a link is dead if that task is not open, and
+tasks that wait for each other in a circle are never ready.
 
-A snapshot is not read at one moment, and records are written in an order: children, then the graph, then the queue. So
-where a rule concludes from what is absent, it does so only in a graph that nobody has touched for a while.
+The records of a snapshot are read at different moments, and they are written in an order: children, then the graph,
+then the queue. Therefore rules that conclude from absent records apply only if the graph was untouched for a while.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from recovery.rules.findings import Finding, Repair, Rule, Snapshot, Surrounding
 
 
 def start_not_registered(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
-    """START_NOT_REGISTERED: the client was told 'started', and then it was cut off."""
+    """START_NOT_REGISTERED: the start of a process was acknowledged, and the client was cut off before it wrote the
+    graph and the start task."""
     process, graph = snapshot.process, snapshot.graph
     assert process is not None
     start = process.start_task
@@ -27,12 +28,12 @@ def start_not_registered(snapshot: Snapshot, around: Surroundings) -> Iterator[F
         return
     missing = [
         name
-        for name, there in (
+        for name, is_present in (
             ("graph", graph is not None),
             ("start task", start in snapshot.tasks),
             ("start decision", start in snapshot.decisions),
         )
-        if not there
+        if not is_present
     ]
     if missing and process.started_at and process.started_at < around.read_at - around.margin:
         evidence = f"no {', no '.join(missing)}; nothing decided"
@@ -40,7 +41,7 @@ def start_not_registered(snapshot: Snapshot, around: Surroundings) -> Iterator[F
 
 
 def graph_missing(snapshot: Snapshot, _around: Surroundings) -> Iterator[Finding]:
-    """GRAPH_MISSING: tasks are decided, and there is no graph that says what is open."""
+    """GRAPH_MISSING: decisions are finished, and the graph is absent."""
     decided = _decided(snapshot)
     if snapshot.graph is None and decided:
         evidence = f"{decided} of {len(snapshot.decisions)} decisions are finished, and there is no graph"
@@ -48,25 +49,25 @@ def graph_missing(snapshot: Snapshot, _around: Surroundings) -> Iterator[Finding
 
 
 def not_applied(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
-    """DECISION_NOT_APPLIED: the decision is finished, the graph says the task is not."""
+    """DECISION_NOT_APPLIED: the decision is finished, and the graph has the task as open."""
     graph = snapshot.graph
     if graph is None:
         return
     runs = snapshot.process is not None and snapshot.process.state is ProcessState.RUNNING
-    failed = "failed, and the process still runs" if runs else "failed before in the graph"
+    failed_symptom = "failed, and the process still runs" if runs else "failed before in the graph"
     for task in graph.not_finished:
         decision = snapshot.decisions.get(task)
         if decision is None or decision.state is not DecisionState.FINISHED or task not in snapshot.tasks:
             continue
         outcome = decision.outcome
         if outcome and outcome.finished_at and outcome.finished_at < around.read_at - around.margin:
-            seen = failed if task in graph.failed else "open in the graph"
-            evidence = f"finished {outcome.finished_at:%H:%M:%S}, {seen}"
+            symptom = failed_symptom if task in graph.failed else "open in the graph"
+            evidence = f"finished {outcome.finished_at:%H:%M:%S}, {symptom}"
             yield Finding(Rule.DECISION_NOT_APPLIED, decision.id, Repair.APPLY, evidence, decision)
 
 
 def children_missing(snapshot: Snapshot, _around: Surroundings) -> Iterator[Finding]:
-    """CHILDREN_MISSING: the graph has the task as finished, and children of it have no record at all."""
+    """CHILDREN_MISSING: the graph has the task as finished, and some of its children have neither Task nor Decision."""
     graph = snapshot.graph
     if graph is None:
         return
@@ -81,10 +82,10 @@ def children_missing(snapshot: Snapshot, _around: Surroundings) -> Iterator[Find
 
 
 def record_missing(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
-    """TASK_MISSING, DECISION_MISSING: the graph names a task, or it is the start, and one of its records is absent.
+    """TASK_MISSING, DECISION_MISSING: a record is absent of a task that the graph names, or of the start task.
 
-    What a parent scheduled stands in the parent's decision, and is made from it again. Else nobody knows what is to be
-    done: the process is broken, and says so.
+    The records are made again from the decision of the parent, which holds its children. Without the parent's decision
+    nobody knows what the task was, and the process breaks.
     """
     graph = snapshot.graph
     if graph is None or not is_untouched(graph, around):
@@ -94,7 +95,7 @@ def record_missing(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding
     for task in dict.fromkeys((*graph.not_finished, *graph.finished, START_TASK)):
         has_task, has_decision = task in snapshot.tasks, task in snapshot.decisions
         if has_decision and (has_task or task not in graph.not_finished):
-            continue  # of a task that is done nobody reads the Task again
+            continue  # the Task of a finished task is not needed any more
         if parents is None:
             parents = {child.id: d for d in snapshot.decisions.values() for child in d.children}
         parent = parents.get(task)
@@ -103,20 +104,20 @@ def record_missing(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding
         if (applied and not has_task and not has_decision) or is_new:
             continue  # CHILDREN_MISSING, START_NOT_REGISTERED
         record = record_id(snapshot.process_id, task)
-        rule, what = (Rule.TASK_MISSING, "Task") if has_decision else (Rule.DECISION_MISSING, "Decision")
-        lost = task == START_TASK and task not in graph.finished
-        place = "open" if task in graph.not_finished else "not" if lost else "finished"
-        seen = f"{place} in the graph, and there is no {what}"
+        rule, record_kind = (Rule.TASK_MISSING, "Task") if has_decision else (Rule.DECISION_MISSING, "Decision")
+        is_lost_start = task == START_TASK and task not in graph.finished
+        place = "open" if task in graph.not_finished else "not" if is_lost_start else "finished"
+        symptom = f"{place} in the graph, and there is no {record_kind}"
         if parent is not None:
-            yield Finding(rule, record, Repair.RESTORE, f"{seen}; {parent.task_id} scheduled it", parent)
+            yield Finding(rule, record, Repair.RESTORE, f"{symptom}; {parent.task_id} scheduled it", parent)
         elif task == START_TASK and has_decision:
-            yield Finding(rule, record, Repair.RESTORE, f"{seen}; the process tells what it was")
-        elif not undecided:  # else one of these may have scheduled it, and does so again
-            yield Finding(rule, record, Repair.BREAK, f"{seen}, and no decision that tells what it was")
+            yield Finding(rule, record, Repair.RESTORE, f"{symptom}; the process tells what it was")
+        elif not undecided:  # a task that will run again may have scheduled it, and will schedule it again
+            yield Finding(rule, record, Repair.BREAK, f"{symptom}, and no decision that tells what it was")
 
 
 def finished_undecided(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
-    """FINISHED_UNDECIDED: the graph has the task as finished, and its decision is not."""
+    """FINISHED_UNDECIDED: the graph has the task as finished, and its decision is not finished."""
     graph = snapshot.graph
     if graph is None or not is_untouched(graph, around):
         return
@@ -128,7 +129,7 @@ def finished_undecided(snapshot: Snapshot, around: Surroundings) -> Iterator[Fin
 
 
 def ready_not_queued(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
-    """READY_NOT_QUEUED: a task waits for nothing any more, and was not enqueued."""
+    """READY_NOT_QUEUED: a task has no open dependency, and was not enqueued."""
     graph = snapshot.graph
     if graph is None or not is_untouched(graph, around):
         return
@@ -139,19 +140,19 @@ def ready_not_queued(snapshot: Snapshot, around: Surroundings) -> Iterator[Findi
 
 
 def not_recorded(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
-    """FINISH_NOT_RECORDED: all tasks are done, and the process still runs."""
+    """FINISH_NOT_RECORDED: all tasks are finished, and the process still runs."""
     graph = snapshot.graph
     if graph is None or graph.not_finished or not graph.finished or not is_untouched(graph, around):
         return
-    # Until a lost decision is made again the result is not to be had.
+    # The result of the process is unknown until a lost decision is made again.
     needed = (snapshot.decisions.get(task) for task in (*graph.finished, START_TASK))
     if all(decision is not None and decision.state is DecisionState.FINISHED for decision in needed):
         yield Finding(Rule.FINISH_NOT_RECORDED, graph.id, Repair.FINISH_PROCESS, "nothing is open")
 
 
 def dead_link(snapshot: Snapshot, _around: Surroundings) -> Iterator[Finding]:
-    """DEAD_LINK: a task waits for one that is finished, or that nobody knows. One update makes and drops links, so
-    there is no moment at which this is so while all is well."""
+    """DEAD_LINK: a task waits for a task that is finished or unknown. Because each update of the graph adds and removes
+    the links together with their tasks, a healthy graph never has a dead link."""
     graph = snapshot.graph
     if graph is None:
         return
@@ -165,7 +166,7 @@ def dead_link(snapshot: Snapshot, _around: Surroundings) -> Iterator[Finding]:
 
 
 def cycle(snapshot: Snapshot, _around: Surroundings) -> Iterator[Finding]:
-    """CYCLE: tasks that wait for each other, or for what they themselves are still to schedule."""
+    """CYCLE: tasks wait for each other, or for tasks that they themselves schedule."""
     graph = snapshot.graph
     if graph is None or not graph.links:
         return
@@ -176,7 +177,7 @@ def cycle(snapshot: Snapshot, _around: Surroundings) -> Iterator[Finding]:
 
 
 def _waits(snapshot: Snapshot, graph: Graph) -> dict[str, list[str]]:
-    """{open task: open tasks that have to be applied before it}: those it links to, and who scheduled it."""
+    """Return {open task: open tasks that must be applied before it}: its links, and the task that scheduled it."""
     waits = {t: [dep for dep in graph.links.get(t, ()) if dep in graph.not_finished] for t in graph.not_finished}
     for task in graph.not_finished:
         decision = snapshot.decisions.get(task)
@@ -187,31 +188,36 @@ def _waits(snapshot: Snapshot, graph: Graph) -> dict[str, list[str]]:
 
 
 def _circle(waits: dict[str, list[str]]) -> list[str]:
-    """The tasks of one circle, the first by name first; empty if there is none. Takes time in proportion to the
-    links, and no stack: chains may be ten thousand long."""
-    left = {task: len(deps) for task, deps in waits.items()}
+    """Return the tasks of one circle, beginning with the smallest id; empty if there is none.
+
+    Takes linear time in the number of links. Not recursive, because chains may be ten thousand tasks long.
+    """
+    open_deps = {task: len(deps) for task, deps in waits.items()}
     waited_for: dict[str, list[str]] = {task: [] for task in waits}
     for task, deps in waits.items():
         for dep in deps:
             waited_for[dep].append(task)
-    free = [task for task, count in left.items() if not count]
-    while free:
-        for task in waited_for[free.pop()]:
-            left[task] -= 1
-            if not left[task]:
-                free.append(task)
-    stuck = {task for task, count in left.items() if count}
+    ready = [task for task, count in open_deps.items() if not count]
+    while ready:
+        for task in waited_for[ready.pop()]:
+            open_deps[task] -= 1
+            if not open_deps[task]:
+                ready.append(task)
+    stuck = {task for task, count in open_deps.items() if count}
     if not stuck:
         return []
-    seen: dict[str, int] = {}
-    at = min(stuck)
-    while at not in seen:  # whoever is stuck waits for somebody who is: this walk comes back to where it was
-        seen[at] = len(seen)
-        at = next(dep for dep in waits[at] if dep in stuck)
-    circle = list(seen)[seen[at] :]
+    position_of: dict[str, int] = {}
+    task_id = min(stuck)
+    while (
+        task_id not in position_of
+    ):  # each stuck task waits for a stuck task, so this walk comes back to a task that it has seen
+        position_of[task_id] = len(position_of)
+        task_id = next(dep for dep in waits[task_id] if dep in stuck)
+    circle = list(position_of)[position_of[task_id] :]
     first = circle.index(min(circle))
     return circle[first:] + circle[:first]
 
 
 def _decided(snapshot: Snapshot) -> int:
+    """Return the number of finished decisions."""
     return sum(decision.state is DecisionState.FINISHED for decision in snapshot.decisions.values())

@@ -1,6 +1,6 @@
-"""Rules on a whole process: what no single record shows.
+"""Rules on a whole process, which need several of its records.
 
-`graph_rules` has those on its graph, `broken_processes` those on one that broke.
+`graph_rules` has the rules on graphs, `broken_processes` the rules on broken processes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from recovery.rules.times import process_timeout, time_impossible, without
 
 
 def judge_process(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
-    """All findings on a process, those on its decisions first. Empty means healthy."""
+    """Return all findings on a process, in general those on its decisions first. An empty list means healthy."""
     process = snapshot.process
     if process is None and not snapshot.damaged:
         return list(orphan(snapshot))
@@ -30,36 +30,41 @@ def judge_process(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
             return [*_in_the_way(snapshot), *redo_cut_off(process)]
         if process.redo:
             return list(order_missing(process))
-    found = [f for d in snapshot.decisions.values() if (f := judge_decision(d, around)) is not None]
-    found += marker_missing(snapshot)  # whatever else there is: it needs nothing but the process
+    findings = [f for d in snapshot.decisions.values() if (f := judge_decision(d, around)) is not None]
+    findings += marker_missing(snapshot)  # needs only the Process, so other damage does not matter
     if process is None or snapshot.damaged:
-        return [*record_damaged(snapshot), *found]
+        return [*record_damaged(snapshot), *findings]
     if contradicted := _contradicted(snapshot, around):
-        # What else there is may come of it, and is found by the next look; what is applied to it would be lost.
-        return [*contradicted, *(finding for finding in found if finding.repair is not Repair.APPLY)]
-    return _once([*error_missing(process), *found, *_of_state(process.state, snapshot, around)])
+        # Further findings may result from the contradiction; the next check finds those that remain. A decision that is
+        # applied to a contradicted graph would be lost.
+        return [*contradicted, *(finding for finding in findings if finding.repair is not Repair.APPLY)]
+    return _once([*error_missing(process), *findings, *_of_state(process.state, snapshot, around)])
 
 
-def _of_state(state: ProcessState, snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
+def _of_state(state: ProcessState, snapshot: Snapshot, surroundings: Surroundings) -> Iterator[Finding]:
     """Yield the findings of the rules for a process in this state."""
     if state is ProcessState.RUNNING:
         for rule in _OF_RUNNING:
-            yield from rule(snapshot, around)
+            yield from rule(snapshot, surroundings)
     elif state is ProcessState.FINISHED:
-        yield from finished_too_early(snapshot, around)
+        yield from finished_too_early(snapshot, surroundings)
     elif state is ProcessState.BROKEN:
-        yield from of_broken(snapshot, around)
+        yield from of_broken(snapshot, surroundings)
 
 
-def _contradicted(snapshot: Snapshot, around: Surroundings) -> list[Finding]:
+def _contradicted(snapshot: Snapshot, surroundings: Surroundings) -> list[Finding]:
+    """Return the findings on records of a process that contradict each other."""
     assert snapshot.process is not None
     if snapshot.process.state not in UNENDED_PROCESSES:
         return []
-    return [*derived_graph.epoch_wrong(snapshot, around), *derived_graph.graph_contradicted(snapshot, around)]
+    return [
+        *derived_graph.epoch_wrong(snapshot, surroundings),
+        *derived_graph.graph_contradicted(snapshot, surroundings),
+    ]
 
 
 def deadline_missing(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
-    """DEADLINE_MISSING: a process that runs, or a graph with something open, that nobody would look at again."""
+    """DEADLINE_MISSING: a running process, or a graph with open tasks, has no deadline or one that is years ahead."""
     process, graph = snapshot.process, snapshot.graph
     assert process is not None
     if not around.will_look(process.recovery_time):
@@ -71,8 +76,8 @@ def deadline_missing(snapshot: Snapshot, around: Surroundings) -> Iterator[Findi
 
 
 def finished_too_early(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
-    """FINISHED_TOO_EARLY: the process has a result, and tasks of it are open. Nobody takes back what was told. Where
-    none is, its graph may still lack some, or name others."""
+    """FINISHED_TOO_EARLY: the process has a result, and some of its tasks are open. A result, once reported, is never
+    revoked. If no task is open, the graph may still contradict the decisions (GRAPH_CONTRADICTED)."""
     graph = snapshot.graph
     if graph is not None and graph.not_finished:
         first = min(graph.not_finished)
@@ -83,7 +88,7 @@ def finished_too_early(snapshot: Snapshot, around: Surroundings) -> Iterator[Fin
 
 
 def abort_cut_off(snapshot: Snapshot) -> Iterator[Finding]:
-    """ABORT_CUT_OFF: the process is aborted, and its records are not at rest. Its graph is so last of all."""
+    """ABORT_CUT_OFF: the process is aborted, and its records are not at rest. An abort changes the graph last."""
     graph, live = snapshot.graph, [d for d in snapshot.decisions.values() if d.state is not DecisionState.FINISHED]
     if graph is not None and graph.recovery_time is not None:
         yield Finding(Rule.ABORT_CUT_OFF, graph.id, Repair.FINISH_ABORT, "aborted, and its graph is live")
@@ -95,31 +100,33 @@ def abort_cut_off(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def of_aborted(decision: Decision) -> Finding:
-    """ABORT_CUT_OFF: its process is aborted, and it has a deadline: nothing of it is to go on."""
+    """ABORT_CUT_OFF: return the finding for a decision with a deadline whose process is aborted."""
     evidence = f"aborted, and a task of it is {decision.state}: {decision.task_id}"
     return Finding(Rule.ABORT_CUT_OFF, decision.process_id, Repair.FINISH_ABORT, evidence)
 
 
 def _in_the_way(snapshot: Snapshot) -> Iterator[Finding]:
-    """What has to be mended before tasks can be put back. Nothing else is said of records of two epochs, and the graph
-    is about to be made anew."""
-    return (one for one in record_damaged(snapshot) if one.repair is not Repair.REPLACE_GRAPH)
+    """Return the findings on damaged records that prevent a restart.
+
+    Other rules do not apply to records of two epochs. A damaged graph does not matter, because the restart replaces it.
+    """
+    return (finding for finding in record_damaged(snapshot) if finding.repair is not Repair.REPLACE_GRAPH)
 
 
 def redo_cut_off(process: Process) -> Iterator[Finding]:
-    """REDO_CUT_OFF: tasks of the process are to be done again. Last of all that is taken off the process."""
+    """REDO_CUT_OFF: a restart of tasks is not complete. Its last step removes the mark from the process."""
     evidence = f"epoch {process.epoch} is to begin again from {', '.join(process.redo[:3]) or 'the tasks of its order'}"
     yield Finding(Rule.REDO_CUT_OFF, process.id, Repair.FINISH_REDO, evidence)
 
 
 def removal_cut_off(process: Process) -> Iterator[Finding]:
-    """REMOVAL_CUT_OFF: the process is being removed. Itself goes last."""
+    """REMOVAL_CUT_OFF: the removal of a process is not complete. Its last step removes the Process."""
     yield Finding(Rule.REMOVAL_CUT_OFF, process.id, Repair.FINISH_REMOVAL, f"{process.state}, and being removed")
 
 
 def order_missing(process: Process) -> Iterator[Finding]:
-    """ORDER_MISSING: the process is marked to be removed or done again, and nobody who may has ordered it. What is to
-    be done again was begun, perhaps, by a worker that knows no orders: it is left as it is."""
+    """ORDER_MISSING: a process is marked to be removed or restarted, and no order authorizes it. A restart is only
+    reported, because a worker of an older version, which knows no orders, may have begun it."""
     if process.removing:
         yield Finding(Rule.ORDER_MISSING, process.id, Repair.TAKE_OFF_MARK, "to be removed, by nobody's order")
     else:
@@ -128,15 +135,15 @@ def order_missing(process: Process) -> Iterator[Finding]:
 
 
 def orphan(snapshot: Snapshot) -> Iterator[Finding]:
-    """ORPHAN: records of no process. A start writes the Process first, so somebody removed it."""
+    """ORPHAN: records exist without their Process. Because a start writes the Process first, somebody removed it."""
     counts = {
         "graph": 1 if snapshot.graph is not None else 0,
         "tasks": len(snapshot.tasks),
         "decisions": len(snapshot.decisions),
     }
-    there = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    if there:
-        evidence = f"{there}, and no process of that id"
+    counted = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    if counted:
+        evidence = f"{counted}, and no process of that id"
         yield Finding(Rule.ORPHAN, snapshot.process_id, Repair.REPORT, evidence)
 
 
@@ -149,6 +156,6 @@ _OF_RUNNING = (
 )
 
 
-def _once(found: list[Finding]) -> list[Finding]:
-    """One finding per record and repair: the first rule that named it."""
-    return list({(f.record, f.repair): f for f in reversed(found)}.values())[::-1]
+def _once(findings: list[Finding]) -> list[Finding]:
+    """Return only the first finding for each record and repair."""
+    return list({(f.record, f.repair): f for f in reversed(findings)}.values())[::-1]

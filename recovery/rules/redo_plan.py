@@ -1,11 +1,11 @@
-"""What is done again when a task is: all that depends on its result, directly or not. Pure.
+"""Computes which tasks run again, and which are dropped, when tasks are restarted. Pure.
 
-    done again   the task, and who waits for a value that comes of it
-    dropped      what these had scheduled: they schedule anew, under other ids
-    kept         everything else, the ones that scheduled them among it
+    run again    the restarted tasks, and all tasks that depend on their values, directly or indirectly
+    dropped      the tasks that these had scheduled, because they will schedule new tasks with other ids
+    kept         all other tasks, including those that scheduled the tasks that run again
 
-A task depends on another by its arguments; where those name a task that gave promises of its children for its value,
-by those children.
+A task depends on the tasks in its arguments. If the value of such a task contains promises, it also depends on the
+promised tasks.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What places a task in its process: who scheduled it, what its arguments wait for, and the children that its value
-    promises, if it has ended."""
+    """The place of a task in its process: the task that scheduled it (`parent`), the tasks in its arguments (`deps`),
+    and the tasks that its value promises once it has ended (`waits`)."""
 
     parent: str | None = None
     deps: tuple[str, ...] = ()
@@ -27,14 +27,19 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Redo:
-    """The tasks of a process that are done again, and those that are dropped, the deepest first."""
+    """The tasks of a process that run again, and the dropped tasks, deepest first."""
 
     again: frozenset[str]
     dropped: tuple[str, ...]
 
 
 def redo_of(roots: Collection[str], links: Mapping[str, Link]) -> Redo:
-    """What is done again with these tasks, of all tasks of a process."""
+    """Return which tasks run again and which are dropped when `roots` are restarted.
+
+    Args:
+        roots: The tasks to restart.
+        links: {task: its place} of all tasks of the process.
+    """
     scheduled, waiting = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     for task, link in links.items():
         if link.parent is not None:
@@ -42,10 +47,10 @@ def redo_of(roots: Collection[str], links: Mapping[str, Link]) -> Redo:
         for dep in _with_promised(link.deps, links):
             waiting[dep].append(task)
     again, dropped = set[str](), set[str]()
-    left = [(task, False) for task in roots]
-    while left:
-        task, is_dropped = left.pop()
-        # A task that is dropped is not done again, and one that was to be done again may turn out to be dropped.
+    pending = [(task, False) for task in roots]
+    while pending:
+        task, is_dropped = pending.pop()
+        # A dropped task does not run again. A task that was to run again may turn out to be dropped.
         if task in dropped or (task in again and not is_dropped):
             continue
         if is_dropped:
@@ -53,27 +58,28 @@ def redo_of(roots: Collection[str], links: Mapping[str, Link]) -> Redo:
             again.discard(task)
         else:
             again.add(task)
-        left += [(child, True) for child in scheduled[task]]
-        left += [(waiter, False) for waiter in waiting[task]]
+        pending += [(child, True) for child in scheduled[task]]
+        pending += [(waiter, False) for waiter in waiting[task]]
     return Redo(frozenset(again), tuple(_deepest_first(dropped, again, scheduled)))
 
 
 def _deepest_first(dropped: set[str], again: set[str], scheduled: Mapping[str, Sequence[str]]) -> list[str]:
-    """Dropped tasks, each before the one that scheduled it: what is cut off half way can be found again from above."""
+    """Return the dropped tasks, each before the task that scheduled it. If the removal is cut off, the remaining tasks
+    can still be found from the tasks that scheduled them."""
     levels, level = list[list[str]](), sorted(again)
     while level:
         level = sorted(child for task in level for child in scheduled[task] if child in dropped)
         levels.append(level)
-    # Damaged records may schedule each other in a circle, which nothing above leads to.
+    # In damaged records, tasks may schedule each other in a circle that no other task leads to.
     in_a_circle = dropped.difference(*levels)
     return [*sorted(in_a_circle), *(task for level in reversed(levels) for task in level)]
 
 
 def _with_promised(deps: Iterable[str], links: Mapping[str, Link]) -> set[str]:
-    """These tasks, and those that their values promise, through promises within promises."""
-    found, left = set[str](), list(deps)
-    while left:
-        if (task := left.pop()) not in found:
-            found.add(task)
-            left += links[task].waits if task in links else ()
-    return found
+    """Return these tasks and the tasks that their values promise, through promises within promises."""
+    tasks, pending = set[str](), list(deps)
+    while pending:
+        if (task := pending.pop()) not in tasks:
+            tasks.add(task)
+            pending += links[task].waits if task in links else ()
+    return tasks

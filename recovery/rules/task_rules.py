@@ -1,5 +1,5 @@
-"""Rules on a single decision. They need nothing but it and the surroundings, so a scanner runs them on a page
-of overdue decisions without reading anything else."""
+"""Rules on a single decision. They need only the decision and the surroundings, so a scanner applies them to a page of
+overdue decisions without reading other records."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from recovery.rules.findings import Finding, Repair, Rule, Surroundings
 from recovery.rules.times import deadline_missing, task_timeout
 
 OF_SINGLE_TASKS = frozenset({Rule.MESSAGE_LOST, Rule.WORK_TIMEOUT, Rule.WORKER_LOST, Rule.DUE})
-"""Rules whose findings rest on one decision, and on nothing else of its process."""
+"""Rules whose findings depend on one decision and on no other record of its process."""
 
 
 def judge_decision(decision: Decision, around: Surroundings) -> Finding | None:
-    """The first rule that applies to a decision, or None while all is well with it."""
+    """Return the finding of the first rule that applies to a decision, or None if it is healthy."""
     if decision.state is DecisionState.WAITING:
         return None
     if not around.will_look(decision.recovery_time):
@@ -28,14 +28,14 @@ def judge_decision(decision: Decision, around: Surroundings) -> Finding | None:
     if decision.state is DecisionState.QUEUED:
         if finding := task_timeout(decision, around):
             return finding
-        if not is_record_id(decision.id):  # no worker takes it, whatever is known of its queue
+        if not is_record_id(decision.id):  # workers reject its messages, whatever the state of its queue
             return foreign_id(decision) if _past(decision, around) else None
         return message_lost(decision, around)
     return not_applied(decision, around)
 
 
 def work_timeout(decision: Decision, around: Surroundings) -> Finding | None:
-    """WORK_TIMEOUT: an actor took the task and brought no answer."""
+    """WORK_TIMEOUT: a worker claimed the task, and the claim's deadline is past without a result."""
     if not _past(decision, around):
         return None
     assert decision.recovery_time is not None
@@ -44,7 +44,7 @@ def work_timeout(decision: Decision, around: Surroundings) -> Finding | None:
 
 
 def worker_lost(decision: Decision, around: Surroundings) -> Finding | None:
-    """WORKER_LOST: the worker that claimed the task is gone; its deadline need not be waited for."""
+    """WORKER_LOST: the worker that claimed the task is gone, so there is no need to wait for the deadline."""
     if not around.is_lost(decision.worker):
         return None
     evidence = f"working for {decision.worker}, which is gone"
@@ -52,7 +52,7 @@ def worker_lost(decision: Decision, around: Surroundings) -> Finding | None:
 
 
 def due(decision: Decision, around: Surroundings) -> Finding | None:
-    """DUE: delayed, and its time has come."""
+    """DUE: the delay of a delayed task is over."""
     if not _past(decision, around):
         return None
     return Finding(Rule.DUE, decision.id, Repair.ENQUEUE_DUE, "delayed, eta past", decision)
@@ -61,12 +61,12 @@ def due(decision: Decision, around: Surroundings) -> Finding | None:
 def message_lost(decision: Decision, around: Surroundings) -> Finding | None:
     """MESSAGE_LOST, or why the message may still come: SERVERS_WERE_DOWN, NO_ACTORS, ACTORS_LAG.
 
-    While a queue lags, nothing is lost and nothing is pushed: a second message would only make the queue longer. Nor is
-    anything pushed while the actor is blocked. What may have been taken just now is left for the next look, which is
-    soon. What its actor's pace has postponed is left until its turn.
+    Nothing is requeued while the queue lags, because a second message would only make the queue longer, or while the
+    actor is blocked. A message that a worker may have just received is left for the next check, which comes soon. A
+    task that the actor's `requeue_rate` has postponed is left until its turn.
     """
     is_past, queue = _past(decision, around), decision.actor
-    if queue in around.blocked:  # an operator wants it so
+    if queue in around.blocked:
         evidence = "queued, its actor is blocked"
         return Finding(Rule.NO_ACTORS, decision.id, Repair.WAIT, evidence, decision) if is_past else None
     if decision.is_paced and not is_past:
@@ -85,11 +85,11 @@ def message_lost(decision: Decision, around: Surroundings) -> Finding | None:
 
 
 def proof_of_loss(decision: Decision, around: Surroundings) -> str | None:
-    """Return what proves that the message of a queued decision is lost, or None.
+    """Return the evidence that the message of a queued decision is lost, or None.
 
-    Lost is what was there when Redis lost its data, and what must have been taken by now: a younger message was
-    (queues are first in, first out), or the queue has been found empty since, and is polled. That it is empty no
-    longer is no matter: what is in it was pushed later.
+    A message is lost if Redis lost its data after the task was queued. It is also lost if it must have been taken by
+    now and the task is still queued: a younger message was taken (queues are first in, first out), or the queue was
+    polled and empty since. Messages that are in the queue now do not matter, because they were pushed later.
     """
     queued_at, queue = decision.queued_at, around.queues.get(decision.actor)
     if queued_at is None:
@@ -97,7 +97,7 @@ def proof_of_loss(decision: Decision, around: Surroundings) -> str | None:
     if (emptied := around.redis_lost_before(decision.actor)) and queued_at <= emptied:
         return f"queued {_clock(queued_at)}, and Redis had lost its data at {_clock(emptied)}"
     taken = queue.taken_queued_at if queue else None
-    # A time to come is of a clock that was set back since, and proves nothing.
+    # A time in the future was written before a clock was set back, and proves nothing.
     if taken and taken - queued_at > around.message_margin and taken <= around.now:
         return f"queued {_clock(queued_at)}, a message of {_clock(taken)} was taken"
     if (empty_at := around.empty_at(decision.actor)) and empty_at - queued_at > around.message_margin:
@@ -106,40 +106,41 @@ def proof_of_loss(decision: Decision, around: Surroundings) -> str | None:
 
 
 def not_applied(decision: Decision, around: Surroundings) -> Finding | None:
-    """DECISION_NOT_APPLIED: finished, and its worker did not say that the graph has it.
+    """DECISION_NOT_APPLIED: the decision is finished, and its worker has not confirmed that it was applied.
 
-    Mostly it was applied and only that word is missing; applying again tells and changes nothing.
+    Usually it was applied and only the confirmation is missing. Applying it again then changes nothing.
     """
     if not (_past(decision, around) or around.is_lost(decision.worker)):
         return None
     return Finding(Rule.DECISION_NOT_APPLIED, decision.id, Repair.APPLY, "finished, not known to be applied", decision)
 
 
-def _past(decision: Decision, around: Surroundings) -> bool:
-    return decision.recovery_time is not None and decision.recovery_time <= around.now
+def _past(decision: Decision, surroundings: Surroundings) -> bool:
+    return decision.recovery_time is not None and decision.recovery_time <= surroundings.now
 
 
 def _clock(moment: datetime, precision: str = "seconds") -> str:
-    """As evidence tells it. Not strftime: it is told of each of a thousand, and that alone took a tenth of a scan."""
+    """Return a time of day for evidence. Not by strftime, which is slow, because scanners format it for each of a
+    thousand decisions."""
     return moment.time().isoformat(precision)
 
 
 def counts_as_loss(rule: Rule, decision: Decision) -> bool:
-    """Return whether a lost attempt counts against its task.
+    """Return whether a lost attempt counts in the decision's `timeouts`.
 
-    One in a batch does not: perhaps it had not begun. One that was lost with its whole worker does not: nothing shows
-    that the task had a part in that.
+    An attempt in a batch does not count, because it may not have begun. An attempt that was lost with its whole worker
+    does not count, because nothing shows that the task caused the loss.
     """
     return not decision.in_batch and (rule is Rule.WORK_TIMEOUT or decision.last_loss is not None)
 
 
 WORKERS_PER_ATTEMPT = 3
-"""Whole workers that a task may lose for each attempt that it may lose. Even a task that ends its machine each time has
-an end."""
+"""Number of whole workers that a task may be lost with, for each of its actor's `max_work_timeouts`. With this limit,
+even a task that crashes its machine each time ends."""
 
 
-def _after_loss(rule: Rule, decision: Decision, around: Surroundings) -> Repair:
-    actor = around.actor(decision.actor)
+def _after_loss(rule: Rule, decision: Decision, surroundings: Surroundings) -> Repair:
+    actor = surroundings.actor(decision.actor)
     if not actor.restarts_lost_attempts:
         return Repair.FAIL
     if counts_as_loss(rule, decision):

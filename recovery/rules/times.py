@@ -1,11 +1,11 @@
-"""Rules on time.
+"""Rules on time-outs of tasks and processes, and on impossible times.
 
-Time-outs: a task's time as a whole, from when it was first queued, or a process's, from its start, is over. Nothing
-went wrong; it took too long.
+Time-outs: a task has exceeded its task_timeout since it was first queued, or a process its process_timeout since its
+start.
 
-Times that can't be: absent where one is always written, years ahead, or a deadline long after what it is there for. A
-process that trusted one would wait as long. After a clock was set back, times of a few hours ahead are set to what they
-should be as well.
+Impossible times: a required time is absent, a time is far in the future, or a deadline is much later than its purpose
+needs. Trusting such a time would stall the process. After a clock was set back, times that are then a few hours in the
+future are corrected, too.
 """
 
 from __future__ import annotations
@@ -18,23 +18,25 @@ from recovery.records import Decision, DecisionState, Graph, Process
 from recovery.rules.findings import Finding, Repair, Rule, Snapshot, Surroundings
 
 SLACK = timedelta(days=1)
-"""By how much the deadline of a record may be late that is looked at again and again, because of the pace of requeues
-after an outage."""
+"""Maximum time by which the deadline of a record that is checked repeatedly may be late, because of the pace of
+requeues after an outage."""
 CLOCKS_DIFFER = timedelta(minutes=10)
-"""By how much a time may be ahead because the clocks of MongoDB's members differ."""
+"""Maximum time by which a time may be in the future because the clocks of MongoDB's members differ."""
 MESSAGE_TIMEOUTS = 5 * 30
-"""Of a message's margin: what is queued is looked at after 30 message timeouts at the latest, or once a day."""
+"""Longest time until the deadline of a queued or working decision, as a multiple of `Surroundings.message_margin`; this
+is 30 message timeouts. A longer `WAITS_FOR` or `worker_timeout` is allowed, too."""
 _LATER = 1.2
-"""What is healthy is looked at again when it is twice as old, a tenth more or less."""
+"""Longest time until the deadline of a healthy record, as a multiple of its age. It is checked again at twice its age,
+10% earlier or later."""
 
 
 def task_timeout(decision: Decision, around: Surroundings) -> Finding | None:
-    """TASK_TIMEOUT: its time is over. What is queued or to be tried again ends; what is worked on ends with it only if
-    that is forced, and else when its attempt is overdue as well."""
+    """TASK_TIMEOUT: the task has exceeded its task_timeout. A queued or delayed task ends at once. A working task ends
+    when its attempt's deadline is past, or at once with `force_finish_after_task_timeout`."""
     actor = around.actor(decision.actor)
     if not actor.task_timeout or decision.enqueued_at is None:
         return None
-    # Differences, here and below: a date at the end of the calendar has no later one.
+    # Subtract dates instead of adding durations, here and below: a sum may be later than the last date of the calendar.
     if around.now - decision.enqueued_at < timedelta(seconds=actor.task_timeout):
         return None
     if decision.state is DecisionState.WORKING and not actor.force_finish_after_task_timeout:
@@ -46,7 +48,7 @@ def task_timeout(decision: Decision, around: Surroundings) -> Finding | None:
 
 
 def process_timeout(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
-    """PROCESS_TIMEOUT: it has run for too long, and that was not counted yet."""
+    """PROCESS_TIMEOUT: the process has exceeded its process_timeout, and that was not counted yet."""
     process = snapshot.process
     assert process is not None
     if is_late(process, around):
@@ -57,7 +59,7 @@ def process_timeout(snapshot: Snapshot, around: Surroundings) -> Iterator[Findin
 
 
 def is_late(process: Process, around: Surroundings) -> bool:
-    """Whether a process has run for too long, and that was not counted yet."""
+    """Return whether a process has exceeded its process_timeout and that was not counted yet."""
     seconds, began = around.process_type(process.type).process_timeout, process.restarted_at or process.started_at
     if not seconds or began is None or process.timed_out_at is not None:
         return False
@@ -65,7 +67,7 @@ def is_late(process: Process, around: Surroundings) -> bool:
 
 
 def deadline_missing(decision: Decision) -> Finding | None:
-    """DEADLINE_MISSING: live, and nobody would ever look at it again."""
+    """DEADLINE_MISSING: return the finding for a decision without a usable deadline, unless it is finished."""
     if decision.state is DecisionState.FINISHED:
         return None  # at rest, as it should be
     lacks = without(decision.recovery_time)
@@ -73,74 +75,77 @@ def deadline_missing(decision: Decision) -> Finding | None:
 
 
 def without(deadline: datetime | None) -> str:
-    """What is wrong with a deadline, in words."""
+    """Return what is wrong with a missing or unreachable deadline, in words."""
     return "without recoveryTime" if deadline is None else f"with a recoveryTime in the year {deadline.year}"
 
 
 def time_impossible(snapshot: Snapshot, around: Surroundings) -> Iterator[Finding]:
-    """TIME_IMPOSSIBLE: a time of a process that runs, its graph or a task, that nobody can have written rightly."""
+    """TIME_IMPOSSIBLE: a running process, its graph or one of its tasks has a time that cannot be right."""
     process, graph = snapshot.process, snapshot.graph
     assert process is not None
-    if told := _of_process(process, around):
-        yield Finding(Rule.TIME_IMPOSSIBLE, process.id, Repair.SET_TIME, f"process: {told}")
-    if graph is not None and (told := _of_graph(graph, process, around)):
-        yield Finding(Rule.TIME_IMPOSSIBLE, process.id, Repair.SET_TIME, f"graph: {told}")
-    is_open = graph.not_finished if graph is not None else {}
+    if problem := _of_process(process, around):
+        yield Finding(Rule.TIME_IMPOSSIBLE, process.id, Repair.SET_TIME, f"process: {problem}")
+    if graph is not None and (problem := _of_graph(graph, process, around)):
+        yield Finding(Rule.TIME_IMPOSSIBLE, process.id, Repair.SET_TIME, f"graph: {problem}")
+    open_tasks = graph.not_finished if graph is not None else {}
     for task, decision in snapshot.decisions.items():
         state = decision.state
-        if state is DecisionState.WAITING or (state is DecisionState.FINISHED and task not in is_open):
-            continue  # nobody waits for their times
-        if told := _of_decision(decision, around):
-            yield Finding(Rule.TIME_IMPOSSIBLE, decision.id, Repair.SET_TIME, told, decision)
+        if state is DecisionState.WAITING or (state is DecisionState.FINISHED and task not in open_tasks):
+            continue  # nothing waits for the times of these decisions
+        if problem := _of_decision(decision, around):
+            yield Finding(Rule.TIME_IMPOSSIBLE, decision.id, Repair.SET_TIME, problem, decision)
 
 
-def _of_process(process: Process, around: Surroundings) -> str | None:
-    if told := _never(process.started_at, "started", around):
-        return told
-    age = around.now - process.started_at if process.started_at is not None else timedelta()
-    return _too_late(process.recovery_time, age, process.idle_timeout, around)
+def _of_process(process: Process, surroundings: Surroundings) -> str | None:
+    if problem := _never(process.started_at, "started", surroundings):
+        return problem
+    age = surroundings.now - process.started_at if process.started_at is not None else timedelta()
+    return _too_late(process.recovery_time, age, process.idle_timeout, surroundings)
 
 
-def _of_graph(graph: Graph, process: Process, around: Surroundings) -> str | None:
-    if told := _never(graph.touched_at, "touched", around):
-        return told
+def _of_graph(graph: Graph, process: Process, surroundings: Surroundings) -> str | None:
+    if problem := _never(graph.touched_at, "touched", surroundings):
+        return problem
     since = [moment for moment in (graph.touched_at, process.started_at) if moment is not None]
-    return _too_late(graph.recovery_time, around.now - min(since), graph.idle_timeout, around)
+    return _too_late(graph.recovery_time, surroundings.now - min(since), graph.idle_timeout, surroundings)
 
 
-def _of_decision(decision: Decision, around: Surroundings) -> str | None:
+def _of_decision(decision: Decision, surroundings: Surroundings) -> str | None:
     outcome = decision.outcome
     if decision.state is DecisionState.FINISHED:
-        return _never(outcome.finished_at, "finished", around) if outcome is not None else None
-    actor = around.actor(decision.actor)
+        return _never(outcome.finished_at, "finished", surroundings) if outcome is not None else None
+    actor = surroundings.actor(decision.actor)
     if decision.state in (DecisionState.WORKING, DecisionState.QUEUED) and not actor.requeue_rate:
-        works = decision.state is DecisionState.WORKING
+        is_working = decision.state is DecisionState.WORKING
         longest = max(
-            MESSAGE_TIMEOUTS * around.message_margin.total_seconds(), actor.worker_timeout if works else WAITS_FOR
+            MESSAGE_TIMEOUTS * surroundings.message_margin.total_seconds(),
+            actor.worker_timeout if is_working else WAITS_FOR,
         )
-        return _too_late(decision.recovery_time, timedelta(), longest, around, CLOCKS_DIFFER if works else SLACK)
+        return _too_late(
+            decision.recovery_time, timedelta(), longest, surroundings, CLOCKS_DIFFER if is_working else SLACK
+        )
     if decision.state is DecisionState.DELAYED and not decision.is_paced:
-        return _too_long(decision, around)
+        return _too_long(decision, surroundings)
     return None
 
 
-def _too_long(decision: Decision, around: Surroundings) -> str | None:
-    """Return why a delayed decision is looked at too late, if it is."""
+def _too_long(decision: Decision, surroundings: Surroundings) -> str | None:
+    """Return why the deadline of a delayed decision is too late, or None if it is not."""
     if decision.recovery_time is None:
         return None
     retry, refused, eta = decision.retry, decision.refused, decision.eta
-    if eta is not None and refused is not None and retry is None and eta - around.now > CLOCKS_DIFFER:
+    if eta is not None and refused is not None and retry is None and eta - surroundings.now > CLOCKS_DIFFER:
         return f"to be tried again in {eta:%Y-%m-%d}, though only a worker's code has refused its call"
     if eta is not None and retry is not None:
         # A refusal may come long after the retry.
-        last = retry.until if refused is None else max(retry.until, around.now)
+        last = retry.until if refused is None else max(retry.until, surroundings.now)
         if eta - last > CLOCKS_DIFFER:
             return f"to be retried in {eta:%Y-%m-%d}, and not after {last:%Y-%m-%d}"
     starts = [moment for moment in (eta, decision.queued_at) if moment is not None]
     if not starts:
-        late = decision.recovery_time - around.now
+        late = decision.recovery_time - surroundings.now
         return f"delayed without an eta, and its deadline is {_days(late)} from now" if late > CLOCKS_DIFFER else None
-    # As whoever delays a task takes it: of a longer one, which another program wrote, there is no timedelta.
+    # The same limits as when a task is delayed. A longer delay, which another program wrote, may not fit a timedelta.
     delay = timedelta(seconds=min(max(decision.delay or 0.0, 0.0), LONGEST))
     late = decision.recovery_time - max(starts) - delay
     return (
@@ -150,20 +155,20 @@ def _too_long(decision: Decision, around: Surroundings) -> str | None:
     )
 
 
-def _never(moment: datetime | None, what: str, around: Surroundings) -> str | None:
+def _never(moment: datetime | None, verb: str, surroundings: Surroundings) -> str | None:
     if moment is None:
-        return f"{what} at no time"
-    ahead = moment - around.now
-    return f"{what} {_days(ahead)} from now" if ahead > CLOCKS_DIFFER else None
+        return f"{verb} at no time"
+    ahead = moment - surroundings.now
+    return f"{verb} {_days(ahead)} from now" if ahead > CLOCKS_DIFFER else None
 
 
 def _too_late(
-    deadline: datetime | None, age: timedelta, seconds: float, around: Surroundings, slack: timedelta = SLACK
+    deadline: datetime | None, age: timedelta, seconds: float, surroundings: Surroundings, slack: timedelta = SLACK
 ) -> str | None:
-    if deadline is None or not around.will_look(deadline):
+    if deadline is None or not surroundings.will_look(deadline):
         return None  # DEADLINE_MISSING
     longest = max(age.total_seconds(), seconds) * _LATER + slack.total_seconds()
-    ahead = deadline - around.now
+    ahead = deadline - surroundings.now
     if ahead.total_seconds() <= longest:
         return None
     return f"its deadline is {_days(ahead)} from now, and nobody sets one so far off"

@@ -1,6 +1,6 @@
-"""The language in which processes are searched and selected: `type:order not (error:OSError or idle:longer(1h))`.
+"""The language for searching and selecting processes: `type:order not (error:OSError or idle:longer(1h))`.
 
-Pure: `parse` gives a tree of terms, checked; what they mean to MongoDB stands in `store.views.search`.
+Pure: `parse` returns a checked tree of terms; `store.views.search` translates it to queries of MongoDB.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Ages that have a sign, such as `ended:<90d`: written by earlier versions, and refused in what a person types.
+"""Handles ages with a sign, such as `ended:<90d`, which earlier versions stored and which are refused when typed.
 
-`ended:<90d` meant *longer than 90 days ago*, and `idle:<90d` *for less than 90 days*: a sign reads as either. Stored
-texts keep the meaning that they had, and `rewritten` gives them the form that names it.
+`ended:<90d` means *longer than 90 days ago*, but `idle:<90d` means *for less than 90 days*, so readers may mistake one
+for the other. Stored searches keep their meaning; `rewritten` replaces signs by forms that name the meaning.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from recovery.search.fields import FIELDS, FORMS, Field, FieldKind, is_date
 from recovery.wording import parse_duration, show_duration
 
 MAX_SHOWN = 300
-"""Characters of a search that an error writes out as a whole; of a longer one it shows the term alone."""
+"""Maximum length of a search that an error shows completely, in characters; of a longer search it shows the term."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignedAge:
-    """A term whose age has a sign, and where in its text the sign and the age are."""
+    """The age of a term with a sign; `start` and `end` enclose the sign and the age in the text of the search."""
 
     field: Field
     sign: str
@@ -30,26 +30,26 @@ class SignedAge:
 
     @property
     def form(self) -> str:
-        """The name of the form that means what the sign meant."""
-        later = self.sign.startswith(">")
+        """Return the name of the form that has the meaning of the sign."""
+        is_greater = self.sign.startswith(">")
         if self.field.kind is FieldKind.SPAN:
-            return "longer" if later else "shorter"
-        return "within" if later else "before"
+            return "longer" if is_greater else "shorter"
+        return "within" if is_greater else "before"
 
     def replaced_in(self, text: str, form: str) -> str:
-        """Return the search with this form in the place of the sign."""
+        """Return the search with this form instead of the sign."""
         return f"{text[: self.start]}{form}({self.age}){text[self.end :]}"
 
 
 def signed_age(field: Field, sign: Token, value: Token, age: str) -> SignedAge | None:
-    """Return the age of a term with a sign; None if it compares something else."""
+    """Return the age of a term with a sign; None if the field has no ages or the value is a date."""
     if field.kind not in FORMS or (field.kind is FieldKind.MOMENT and is_date(age)):
         return None
     return SignedAge(field, str(sign), age, sign.start_pos or 0, value.end_pos or 0)
 
 
 def two_readings(text: str, term: Token, found: SignedAge) -> str:
-    """Return the message that refuses a signed age: both searches that it may mean, to be copied."""
+    """Return the error message for a signed age, with both searches that it may mean, ready to be copied."""
     searches, time = [], show_duration(parse_duration(found.age))
     for form in FORMS[found.field.kind]:
         search = found.replaced_in(text, form)
@@ -72,7 +72,7 @@ def _meaning(field: Field, form: str, time: str) -> str:
 
 
 def signed_ages(tree: Tree[Token]) -> Iterator[SignedAge]:
-    """Yield all signed ages of a search that lark has read."""
+    """Yield all signed ages in the tree of a search that lark has parsed."""
     for term in tree.find_data("term"):
         tokens = [token for token in term.children if isinstance(token, Token)]
         if len(tokens) != 3:
@@ -80,5 +80,5 @@ def signed_ages(tree: Tree[Token]) -> Iterator[SignedAge]:
         name, sign, value = tokens
         field = FIELDS.get(str(name)[:-1].lower())
         age = str(value)[1:-1] if value.type == "QUOTED" else str(value)
-        if field is not None and (found := signed_age(field, sign, value, age)) is not None:
-            yield found
+        if field is not None and (parsed := signed_age(field, sign, value, age)) is not None:
+            yield parsed

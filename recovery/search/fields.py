@@ -1,4 +1,4 @@
-"""The fields of the search language: how their values are read, and what a shell offers for the term being typed."""
+"""The fields of the search language: parses the values of terms, and completes terms for shells."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from recovery.search.query import Comparison, Value
 from recovery.wording import parse_duration
 
 MAX_TEXT = 1000
+"""Maximum length of a term's value, in characters."""
 
 
 class FieldKind(Enum):
-    """What values a field takes."""
+    """The kind of values that a field has. The enum's values describe them in error messages."""
 
     TEXT = "a text, or the beginning of one with * at its end"
     EXACT = "a text"
@@ -36,14 +37,14 @@ class FieldKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of the language."""
+    """A field of the search language."""
 
     name: str
     kind: FieldKind
     help: str
     words: tuple[str, ...] = ()
     family: bool = False
-    """Whether a name of the user's follows it: `label.customer`."""
+    """Whether a user-defined name follows the field's name, as in `label.customer`."""
 
 
 FIELDS: dict[str, Field] = {
@@ -52,32 +53,32 @@ FIELDS: dict[str, Field] = {
         Field("type", FieldKind.TEXT, "The process type."),
         Field("state", FieldKind.WORD, "The process's state.", tuple(state.value for state in ProcessState)),
         Field("id", FieldKind.TEXT, "The process's id."),
-        Field("custom", FieldKind.TEXT, "Its custom id, or the one that it had until another process took its place."),
-        Field("label", FieldKind.TEXT, "A label that it was started with: label.customer:acme.", family=True),
-        Field("key", FieldKind.TEXT, "What of its type it is for: the key of its marker."),
-        Field("version", FieldKind.TEXT, "The version of the application that started it, or that ran a task of it."),
+        Field("custom", FieldKind.TEXT, "Its custom id, or its former custom id, which another process has taken."),
+        Field("label", FieldKind.TEXT, "A label of the process, as in label.customer:acme.", family=True),
+        Field("key", FieldKind.TEXT, "The process's key, which is also its marker's."),
+        Field("version", FieldKind.TEXT, "A version of the application that started the process or ran its tasks."),
         Field(
-            "pinned", FieldKind.TEXT, "The version that alone runs its tasks, beside those that declare it compatible."
+            "pinned", FieldKind.TEXT, "The version to which its tasks are pinned; compatible versions run them, too."
         ),
-        Field("started", FieldKind.MOMENT, "When it was started."),
-        Field("ended", FieldKind.MOMENT, "When it ended; what runs did not."),
-        Field("idle", FieldKind.SPAN, "For how long nothing has changed in a process that has not ended well."),
-        Field("overdue", FieldKind.FLAG, "A deadline of one of its records is past."),
+        Field("started", FieldKind.MOMENT, "When the process was started."),
+        Field("ended", FieldKind.MOMENT, "When the process ended. Running processes do not match."),
+        Field("idle", FieldKind.SPAN, "How long nothing has changed in a process with open tasks."),
+        Field("overdue", FieldKind.FLAG, "The deadline of one of the process's records is past."),
         Field(
             "refused",
             FieldKind.FLAG,
-            "A task of it waits for a newer worker, or for one of the version that it is pinned to.",
+            "A task of the process waits for a newer worker, or for a worker of its pinned version.",
         ),
-        Field("error", FieldKind.TEXT, "The kind of an error for which it, or a task of it, has no result."),
+        Field("error", FieldKind.TEXT, "The kind of the error with which the process, or one of its tasks, failed."),
         Field("message", FieldKind.PART, "A part of that error's message."),
         Field("code", FieldKind.NUMBER, "That error's code."),
-        Field("fingerprint", FieldKind.TEXT, "What alike errors have in common, as `recovery broken list` has it."),
-        Field("actor", FieldKind.TEXT, "An actor of which a task is to be done, or has failed."),
-        Field("timeouts", FieldKind.NUMBER, "How many attempts of one of its tasks were lost."),
+        Field("fingerprint", FieldKind.TEXT, "The fingerprint of similar errors, as in `recovery broken list`."),
+        Field("actor", FieldKind.TEXT, "The actor of an open or failed task of the process."),
+        Field("timeouts", FieldKind.NUMBER, "The number of lost attempts of one of the process's tasks."),
         Field(
             "rule",
             FieldKind.EXACT,
-            "A rule of the failure map by which it was repaired last, or that an operation found in the last 90 days.",
+            "The rule of the process's last repair, or a rule that an operation found in the last 90 days.",
         ),
     )
 }
@@ -87,15 +88,26 @@ FORMS: dict[FieldKind, dict[str, Comparison]] = {
     FieldKind.MOMENT: {"before": Comparison.BELOW, "within": Comparison.ABOVE},
     FieldKind.SPAN: {"longer": Comparison.ABOVE, "shorter": Comparison.BELOW},
 }
-"""The names by which an age is compared, as in `ended:before(90d)`; they say what they mean without a sign."""
+"""{kind: {name of a form: its comparison}}, for ages such as `ended:before(90d)`."""
 
 
 class BadValue(ValueError):
-    """A value that a field can't have; its text says what it can."""
+    """Raised for a value that a field cannot have. The text describes the values that it can have."""
 
 
 def read(field: Field, sign: str, text: str, quoted: bool, now: datetime) -> tuple[Comparison, Value]:
-    """Return how a term of this field compares; its ages may have signs (`recovery.search.ages`). Raises BadValue."""
+    """Return the comparison and the value of a term. Ages may have signs (`recovery.search.ages`).
+
+    Args:
+        field: The field of the term.
+        sign: The comparison sign, empty if there is none.
+        text: The value without quotes.
+        quoted: Whether the value was in quotes, so that `*` is not a wildcard.
+        now: The moment from which ages count.
+
+    Raises:
+        BadValue: The field cannot have this sign or value.
+    """
     if len(text) > MAX_TEXT:
         raise BadValue(f"is longer than {MAX_TEXT:,} characters")
     if field.kind is FieldKind.PART:
@@ -113,7 +125,17 @@ def read(field: Field, sign: str, text: str, quoted: bool, now: datetime) -> tup
 
 
 def read_age(field: Field, form: str, text: str, now: datetime) -> tuple[Comparison, Value]:
-    """Return how a term such as `ended:before(90d)` compares. Raises BadValue."""
+    """Return the comparison and the value of a term such as `ended:before(90d)`.
+
+    Args:
+        field: The field of the term.
+        form: The name of the form, for example `before`.
+        text: The age.
+        now: The moment from which the age counts.
+
+    Raises:
+        BadValue: The field has no such form, or the age is not a duration.
+    """
     forms = FORMS.get(field.kind, {})
     if form not in forms:
         raise BadValue(f"is {field.kind.value}; {form}(…) is for {_users_of(form)}")
@@ -122,7 +144,7 @@ def read_age(field: Field, form: str, text: str, now: datetime) -> tuple[Compari
 
 
 def is_date(text: str) -> bool:
-    """Whether the value of a field of moments is meant as a date, and not as an age."""
+    """Return whether the value of a MOMENT field is written as a date, not as an age."""
     return text[:4].isdigit() and text[4:5] == "-"
 
 
@@ -140,7 +162,7 @@ def _text(field: Field, sign: str, text: str, quoted: bool) -> tuple[Comparison,
 
 
 def _part(field: Field, sign: str, text: str, quoted: bool) -> tuple[Comparison, Value]:
-    """Without the stars around it, which a part does not need."""
+    """Return the comparison and value of a PART term. Stars around an unquoted value are removed."""
     part = text if quoted else text.strip("*")
     if sign or not part:
         raise BadValue(f"is {field.kind.value}")
@@ -167,6 +189,7 @@ def _span(field: Field, text: str) -> float:
 
 
 def _users_of(form: str) -> str:
+    """Return the names of the fields that have this form, in words."""
     kinds = [kind for kind, forms in FORMS.items() if form in forms]
     return " and ".join(field.name for field in FIELDS.values() if field.kind in kinds)
 
@@ -181,7 +204,7 @@ def _moment(field: Field, comparison: Comparison, text: str, now: datetime) -> t
     try:
         moment = datetime.fromisoformat(text)
         if len(text) == len("2026-01-31") and comparison in (Comparison.ABOVE, Comparison.AT_MOST):
-            # A day as a whole: after it, or until its end.
+            # A date means the whole day: `>` means after its end, `<=` before its end.
             comparison = Comparison.AT_LEAST if comparison is Comparison.ABOVE else Comparison.BELOW
             moment += timedelta(days=1)
         return comparison, moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -192,20 +215,24 @@ def _moment(field: Field, comparison: Comparison, text: str, now: datetime) -> t
 
 
 Values = Callable[[str, str, str], Iterable[str]]
-"""(field, member, start) → what there is of it that begins so: `("label", "customer", "ac")`. Of the field "label" and
-no member names of labels, of the field "@" names of saved searches."""
+"""A function (field, member, beginning) that returns the known values with this beginning, as for `("label",
+"customer", "ac")`. For the field "label" without a member: names of labels. For "@": names of saved searches."""
 
 _PIECES = re.compile(r'"(?:[^"\\]|\\.)*"?|[^\s()"]+|([\s()])')
-"""A text in quotes, closed or not; what is in none; or a space or parenthesis, after which a term begins."""
+"""A quoted text, closed or not; an unquoted text; or (group 1) a space or parenthesis, after which a term begins."""
 
 _AGE_BEGUN = re.compile(r':(before|within|longer|shorter)\([^()\s":]*\Z', re.IGNORECASE)
-"""An age that is being typed: nothing is offered for its number."""
+"""An age that is being typed, for which there are no completions."""
 
 
 def complete(typed: str, values: Values) -> tuple[str, list[str]]:
-    """Return what was typed before the last term, and the texts that may be in that term's place.
+    """Return the text before the last typed term, and the completions of that term.
 
-    None of them is in quotes: a value that needs some is to be left out, since shells can't be offered it.
+    Completions are not quoted. `values` must leave out values that need quotes, because shells cannot complete them.
+
+    Args:
+        typed: The search as far as it was typed.
+        values: Returns the known values of a field.
     """
     if _AGE_BEGUN.search(typed):
         return typed, []
@@ -214,31 +241,34 @@ def complete(typed: str, values: Values) -> tuple[str, list[str]]:
 
 
 def _terms(term: str, values: Values) -> list[str]:
+    """Return the completions of a term."""
     if term.startswith(SIGN):
         return [f"{SIGN}{name}" for name in values(SIGN, "", term[1:])]
     head, colon, value = term.partition(":")
     name, _, member = head.partition(".")
     field = FIELDS.get(name.lower())
     if field is not None and field.family and not colon and "." in head:
-        return _only_one([f"{name}.{one}:" for one in values(field.name, "", member)], values)
+        return _with_values([f"{name}.{label}:" for label in values(field.name, "", member)], values)
     if not colon:
-        names = [_shown(one) for one in FIELDS.values()]
-        return _only_one([one for one in names if one.startswith(head.lower())], values)
+        names = [_shown(known_field) for known_field in FIELDS.values()]
+        return _with_values([candidate for candidate in names if candidate.startswith(head.lower())], values)
     if field is None or field.kind is FieldKind.FLAG or bool(member) != field.family:
         return []
     candidates = field.words or values(field.name, member, value)
-    # A value that begins with = is one in quotes only.
-    return [f"{head}:{one}" for one in candidates if one.startswith(value) and not one.startswith("=")]
+    # A value that begins with = needs quotes.
+    return [f"{head}:{known}" for known in candidates if known.startswith(value) and not known.startswith("=")]
 
 
-def _only_one(names: list[str], values: Values) -> list[str]:
-    """These; a field alone with its values, since a shell takes the only one that it is offered for a whole word."""
+def _with_values(names: list[str], values: Values) -> list[str]:
+    """Return the names. Replace a single name of a field by its terms with values, because a shell takes a single
+    completion as a complete word."""
     if len(names) == 1 and names[0].endswith((":", ".")):
         return _terms(names[0], values) or names
     return names
 
 
 def _shown(field: Field) -> str:
+    """Return a field's name with the character that follows it in a term."""
     if field.family:
         return f"{field.name}."
     return field.name if field.kind is FieldKind.FLAG else f"{field.name}:"

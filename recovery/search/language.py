@@ -1,4 +1,4 @@
-"""The grammar, and errors that point at what is wrong."""
+"""Parses searches: the grammar, saved searches in other searches, and limits. Errors name the column of the problem."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from recovery.search.pointing import no_field, no_search, unexpected, wrong
 from recovery.search.query import All, And, Comparison, Node, Not, Or, Query, Term, in_words
 
 MAX_LENGTH, MAX_TERMS = 10_000, 200
-"""Of a search. Each term may cost a query for a page of processes."""
+"""Maximum length of a search in characters, and maximum number of its terms. Each term may cost a query for each page
+of processes."""
 MAX_DEPTH = 50
+"""Maximum nesting of parentheses, of saved searches, and of `not`."""
 
 GRAMMAR = r"""
     ?start: any
@@ -51,15 +53,22 @@ GRAMMAR = r"""
 _QUOTED_OR_PARENTHESIS = re.compile(r'"(?:[^"\\]|\\.)*"|[()]')
 
 Saved = Callable[[], Mapping[str, str]]
-"""Gives {name: text} of the saved searches; called once, and only for a search that names one."""
+"""Returns {name: text} of all saved searches. Called at most once, and only if a search names a saved search."""
 
 
 def parse(text: str, now: datetime, saved: Saved = dict, *, name: str | None = None, is_stored: bool = False) -> Query:
-    """The search that a text is; an empty one is every process. Relative times count from `now`. With a `name` it is to
-    be saved under that, so it can't have itself in it. In a text that `is_stored`, as in saved searches, ages may have
-    the signs of earlier versions (`recovery.search.ages`); in what a person types they are refused.
+    """Return the parsed search. An empty text matches every process.
 
-    Raises InputError, which points at the column of what is wrong.
+    Args:
+        text: The search.
+        now: The moment from which relative times count.
+        saved: Returns the saved searches.
+        name: The name under which the search will be saved. Such a search must not contain itself.
+        is_stored: Whether the text was stored, so that ages may have the signs of earlier versions
+            (`recovery.search.ages`). Signs are refused in texts that a person types.
+
+    Raises:
+        InputError: The search is invalid. The message shows the column of the problem.
     """
     if not text.strip():
         return Query(text, All(), now)
@@ -67,7 +76,7 @@ def parse(text: str, now: datetime, saved: Saved = dict, *, name: str | None = N
 
 
 def stored_in_words(text: str, now: datetime) -> str:
-    """Return in words what a stored text selects, whose relative times count from `now`."""
+    """Return in words which processes a stored search selects. Its relative times count from `now`."""
     try:
         return in_words(parse(text, now, is_stored=True))
     except InputError as error:  # written by another version, or by another program
@@ -75,7 +84,7 @@ def stored_in_words(text: str, now: datetime) -> str:
 
 
 def has_signed_ages(text: str) -> bool:
-    """Whether a stored text has ages with signs. False for one that can't be read."""
+    """Return whether a stored search has ages with signs; False if it cannot be parsed."""
     try:
         return bool(_signed_ages(text))
     except InputError:
@@ -83,39 +92,43 @@ def has_signed_ages(text: str) -> bool:
 
 
 def rewritten(text: str) -> str:
-    """Return a stored text with its ages in the forms that name what they mean. Raises InputError if it can't be read
-    or would be too long."""
-    for found in reversed(_signed_ages(text)):  # the last first: those before it stay where they are
-        text = found.replaced_in(text, found.form)
+    """Return a stored search with forms such as `before(90d)` instead of ages with signs.
+
+    Raises:
+        InputError: The search cannot be parsed, or would be too long.
+    """
+    for age in reversed(_signed_ages(text)):  # backwards, because a replacement moves all that follows it
+        text = age.replaced_in(text, age.form)
     _check_size(text)
     return text
 
 
 def _signed_ages(text: str) -> list[SignedAge]:
+    """Return the ages with signs in a stored search, in the order of the text."""
     if not text.strip():
         return []
     _check_size(text)
     try:
-        return sorted(signed_ages(_grammar().parse(text)), key=lambda found: found.start)
+        return sorted(signed_ages(_grammar().parse(text)), key=lambda age: age.start)
     except UnexpectedInput as error:
         raise unexpected(text, error) from None
 
 
 class _Library:
-    """The saved searches that one search has in it, each read once however often it is named."""
+    """The saved searches that a search contains. Each is parsed once, however often it is named."""
 
     def __init__(self, saved: Saved, now: datetime) -> None:
         self._saved, self._now = cache(saved), now
         self._read: dict[str, Query] = {}
 
     def read(self, text: str, within: tuple[str, ...], *, is_stored: bool) -> Query:
-        """A text; `within`: the saved searches of which it is a part."""
+        """Return the parsed search. `within` names the saved searches that contain it, outermost first."""
         _check_size(text)
         if len(within) > MAX_DEPTH:
             raise InputError(f"the search has more than {MAX_DEPTH} saved searches, one in another")
         reader = _Reader(text, self, within, self._now, is_stored=is_stored)
         try:
-            found: Node = reader.transform(_grammar().parse(text))
+            tree: Node = reader.transform(_grammar().parse(text))
         except VisitError as error:
             if isinstance(error.orig_exc, InputError):
                 raise error.orig_exc from None
@@ -123,7 +136,7 @@ class _Library:
         except UnexpectedInput as error:
             raise unexpected(text, error) from None
         query = Query(
-            _expanded(text, reader.named), found, self._now, tuple(str(token)[1:] for token, _ in reader.named)
+            _expanded(text, reader.named), tree, self._now, tuple(str(token)[1:] for token, _ in reader.named)
         )
         _check_size(query.text)
         if sum(1 for _ in query.terms()) > MAX_TERMS:
@@ -131,7 +144,7 @@ class _Library:
         return query
 
     def find(self, name: str, within: tuple[str, ...]) -> Query:
-        """The saved search of this name."""
+        """Return the saved search with this name. `within` names the saved searches that name it, outermost first."""
         if name in within:
             raise InputError(f"@{name} would be a part of itself")
         if name not in self._read:
@@ -141,14 +154,14 @@ class _Library:
             try:
                 self._read[name] = self.read(texts[name], (*within, name), is_stored=True)
             except InputError as error:
-                # Of what it points at the text is another one than that which is read.
-                said = str(error).partition("\n")[0]
-                raise InputError(f"in @{name}{', ' if said.startswith('column') else ': '}{said}") from None
+                # Only the first line: the others point into the text of the saved search, which the user does not see.
+                message = str(error).partition("\n")[0]
+                raise InputError(f"in @{name}{', ' if message.startswith('column') else ': '}{message}") from None
         return self._read[name]
 
 
 def _expanded(text: str, named: list[tuple[Token, Query]]) -> str:
-    """With what was saved in the place of its name."""
+    """Return the text with the texts of saved searches instead of their names."""
     if len(named) == 1 and text.strip() == named[0][0]:
         return named[0][1].text
     for token, query in reversed(named):
@@ -157,6 +170,7 @@ def _expanded(text: str, named: list[tuple[Token, Query]]) -> str:
 
 
 def _check_size(text: str) -> None:
+    """Raise InputError if a search is too long, too deeply nested, or not valid Unicode."""
     if not given.is_unicode(text):
         raise InputError("the search holds a lone surrogate, which is not text; remove it")
     if len(text) > MAX_LENGTH:
@@ -171,7 +185,7 @@ def _grammar() -> Lark:
 
 
 class _Reader(Transformer[Token, Node]):
-    """From lark's tree to ours."""
+    """Transforms lark's tree to a tree of nodes. Its public methods are named after the rules of the grammar."""
 
     def __init__(
         self, text: str, library: _Library, within: tuple[str, ...], now: datetime, *, is_stored: bool
@@ -180,7 +194,7 @@ class _Reader(Transformer[Token, Node]):
         self._is_stored = is_stored
         self._source, self._library, self._within, self._now = text, library, within, now
         self.named: list[tuple[Token, Query]] = []
-        """The saved searches that it names, in their order."""
+        """The saved searches that the search names, in the order of the text."""
 
     def any(self, parts: list[Node]) -> Node:
         return Or(tuple(parts)) if len(parts) > 1 else parts[0]
@@ -197,11 +211,11 @@ class _Reader(Transformer[Token, Node]):
 
     def saved(self, parts: list[Token]) -> Node:
         try:
-            found = self._library.find(str(parts[0])[1:], self._within)
+            query = self._library.find(str(parts[0])[1:], self._within)
         except InputError as error:
             raise wrong(self._source, parts[0], str(error)) from None
-        self.named.append((parts[0], found))
-        return found.tree
+        self.named.append((parts[0], query))
+        return query.tree
 
     def flag(self, parts: list[Token]) -> Node:
         return Term(str(parts[0]).lower(), Comparison.IS, None)
@@ -215,12 +229,12 @@ class _Reader(Transformer[Token, Node]):
         if field.kind is FieldKind.FLAG:
             raise wrong(self._source, name, f"{field.name} is {field.kind.value}")
         try:
-            comparison, found = read(field, sign, text, quoted, self._now)
+            comparison, operand = read(field, sign, text, quoted, self._now)
         except BadValue as error:
             raise wrong(self._source, value, f"{field.name} {error}") from None
         if not self._is_stored and sign and (age := signed_age(field, parts[1], value, text)) is not None:
             raise wrong(self._source, name, two_readings(self._source, name, age))
-        return Term(field.name, comparison, found, member)
+        return Term(field.name, comparison, operand, member)
 
     def age(self, parts: list[Token]) -> Node:
         name, value = parts
@@ -229,10 +243,10 @@ class _Reader(Transformer[Token, Node]):
         if field.kind is FieldKind.FLAG:
             raise wrong(self._source, name, f"{field.name} is {field.kind.value}")
         try:
-            comparison, found = read_age(field, form.lower(), text.strip(), self._now)
+            comparison, operand = read_age(field, form.lower(), text.strip(), self._now)
         except BadValue as error:
             raise wrong(self._source, value, f"{field.name} {error}") from None
-        return Term(field.name, comparison, found, member)
+        return Term(field.name, comparison, operand, member)
 
     def _field(self, token: Token) -> tuple[Field, str]:
         name, _, member = str(token)[:-1].partition(".")
@@ -247,15 +261,15 @@ def _unquoted(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text as a value that means just that."""
+    """Return a text as a quoted value of a search, with no special characters in effect."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
 def _depth(text: str) -> int:
-    """How many parentheses are in one another, outside of quotes."""
+    """Return the maximum nesting of parentheses outside of quotes."""
     depth = deepest = 0
-    for found in _QUOTED_OR_PARENTHESIS.finditer(text):
-        depth += {"(": 1, ")": -1}.get(found[0], 0)
+    for match in _QUOTED_OR_PARENTHESIS.finditer(text):
+        depth += {"(": 1, ")": -1}.get(match[0], 0)
         deepest = max(deepest, depth)
     return deepest

@@ -1,5 +1,4 @@
-"""What a search is, once it is read: terms, and how they are combined. And the same in words and dates, so that who
-orders something sees what it will select."""
+"""The tree of a parsed search, and its description in words and dates, which shows an operator what it selects."""
 
 from __future__ import annotations
 
@@ -12,13 +11,13 @@ from recovery.wording import show_duration
 
 
 class Comparison(StrEnum):
-    """How a term compares."""
+    """The comparison of a term's field with its value."""
 
     IS = "="
     STARTS = "*"
-    """With this text."""
+    """The field's text starts with the value."""
     CONTAINS = "~"
-    """This text somewhere in it, in upper or lower case."""
+    """The field's text contains the value, in upper or lower case."""
     ABOVE = ">"
     BELOW = "<"
     AT_LEAST = ">="
@@ -30,7 +29,7 @@ Value = str | float | datetime | None
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A field, and what it is to be. Of `label` and other families `name` says which."""
+    """A condition on a field. For fields of a family, such as `label`, `name` is the user-defined name."""
 
     field: str
     comparison: Comparison
@@ -40,26 +39,26 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """Every process."""
+    """A condition that every process meets."""
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All of these."""
+    """A condition that is met if all parts are met."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Any of these."""
+    """A condition that is met if any part is met."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """What is not this."""
+    """A condition that is met if its part is not met."""
 
     part: Node
 
@@ -69,17 +68,18 @@ Node = Term | All | And | Or | Not
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A search: its tree, its text, and the moment that its relative times count from."""
+    """A parsed search: its tree, its text, and the moment from which its relative times count."""
 
     text: str
-    """With the texts of saved searches in the place of their names: it stays the same whatever becomes of those."""
+    """The search with the texts of saved searches instead of their names, so that later changes of these do not affect
+    it."""
     tree: Node
     now: datetime
     saved: tuple[str, ...] = ()
-    """Names of saved searches that it has itself."""
+    """Names of the saved searches that the search names directly."""
 
     def terms(self) -> Iterator[Term]:
-        """All terms of it, whatever they are combined to."""
+        """Yield all terms of the tree."""
         yield from _terms(self.tree)
 
 
@@ -117,8 +117,8 @@ _SPANS = {
 
 
 def in_words(query: Query) -> str:
-    """Return what a search selects: `processes of the type order that ended before 2026-01-31 00:00:00 UTC`. Relative
-    times are counted from the search's `now`."""
+    """Return in words what a search selects: `processes of the type order that ended before 2026-01-31 00:00:00 UTC`.
+    Relative times are shown as dates, counted from the search's `now`."""
     if isinstance(query.tree, All):
         return "all processes"
     return f"processes {_words(query.tree)}"
@@ -130,32 +130,32 @@ def _words(node: Node, *, within: bool = False) -> str:
             return _TERMS[node.field](node)
         case And(parts) | Or(parts):
             joint = " and " if isinstance(node, And) else " or "
-            said = joint.join(_words(part, within=True) for part in parts)
-            return f"({said})" if within else said
+            words = joint.join(_words(part, within=True) for part in parts)
+            return f"({words})" if within else words
         case Not(part):
             return f"not {_words(part, within=True)}"
         case _:
             return "of any kind"
 
 
-def _text(before: str) -> Callable[[Term], str]:
-    def say(term: Term) -> str:
+def _text(prefix: str) -> Callable[[Term], str]:
+    def describe(term: Term) -> str:
         named = f" {term.name}" if term.name else ""
-        return f"{before}{named}{_PARTS.get(term.comparison, '')} {term.value}"
+        return f"{prefix}{named}{_PARTS.get(term.comparison, '')} {term.value}"
 
-    return say
-
-
-def _number(before: str) -> Callable[[Term], str]:
-    return lambda term: f"{before} {_NUMBERS[term.comparison]}{term.value:g}"
+    return describe
 
 
-def _moment(what: str) -> Callable[[Term], str]:
-    def say(term: Term) -> str:
+def _number(prefix: str) -> Callable[[Term], str]:
+    return lambda term: f"{prefix} {_NUMBERS[term.comparison]}{term.value:g}"
+
+
+def _moment(verb: str) -> Callable[[Term], str]:
+    def describe(term: Term) -> str:
         assert isinstance(term.value, datetime)
-        return f"that {what} {_MOMENTS[term.comparison]} {term.value:%Y-%m-%d %H:%M:%S} UTC"
+        return f"that {verb} {_MOMENTS[term.comparison]} {term.value:%Y-%m-%d %H:%M:%S} UTC"
 
-    return say
+    return describe
 
 
 def _idle(term: Term) -> str:
@@ -185,4 +185,4 @@ _TERMS: dict[str, Callable[[Term], str]] = {
     "timeouts": _number("with a task whose number of lost attempts is"),
     "rule": _text("for which an operation found the rule"),
 }
-"""For each field of the language, the words for a term of it."""
+"""{field: function that describes a term of the field in words}."""

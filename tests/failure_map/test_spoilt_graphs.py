@@ -248,7 +248,7 @@ def test_what_was_not_done_before_the_end_is_told(over: Broken) -> None:
     before = graph_of(over)
     (finding,) = findings(over)
     assert (finding.rule, finding.repair) == (Rule.FINISHED_TOO_EARLY, Repair.REPORT)
-    assert "finished, and 1 tasks are not done that its graph lacks" in finding.evidence
+    assert "finished, and its graph lacks 1 tasks that are not done" in finding.evidence
     resources = over.world.app.resources
     done, _ = health.repair(resources, health.look(resources, over.id))
     assert not done and graph_of(over) == before

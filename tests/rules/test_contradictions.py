@@ -96,7 +96,7 @@ def test_a_finished_process_with_tasks_that_are_not_done_is_reported_alone() -> 
     assert judged(undone) == [
         Finding(
             Rule.FINISHED_TOO_EARLY, "p", Repair.REPORT,
-            "finished, and 2 tasks are not done that its graph lacks, first b",
+            "finished, and its graph lacks 2 tasks that are not done, first b",
         )
     ]  # fmt: skip
     failed = process(finished("start", "a"), finished("a", error=True), finished="start", **at_rest)

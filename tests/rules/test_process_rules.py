@@ -202,7 +202,7 @@ FOUND: list[Case] = [
         snapshot([finished("start", children=["a", "b"]), finished("a"), decision("b", QUEUED)],
                  {"finished": ("start",)}, state=ProcessState.FINISHED, recovery_time=None),
         Rule.FINISHED_TOO_EARLY, "p", Repair.REPORT,
-        "finished, and 1 tasks are not done that its graph lacks, first b",
+        "finished, and its graph lacks 1 tasks that are not done, first b",
     ),
     (
         "finished, with tasks that its graph lacks",
