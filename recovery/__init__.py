@@ -1,11 +1,11 @@
-"""Long-running processes on Celery workers that always end, whatever is killed.
+"""Durable, long-running processes on Celery workers. A process always ends, even if workers are killed.
 
     from recovery import Recovery, heartbeat
 
-See the README for a first process, docs/ for everything else.
+The README has a first process; docs/ has everything else.
 
-The names below are imported at their first use: the command line and Spark's executors, which need a corner of
-the package, don't wait for the drivers of all of it.
+Each name below is imported at its first use. Because of this, the command line and Spark's executors, which need only a
+part of the package, do not load the drivers of all parts.
 """
 
 from __future__ import annotations

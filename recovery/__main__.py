@@ -1,4 +1,4 @@
-"""`python -m recovery`: the same as the command `recovery`."""
+"""`python -m recovery`, which is the same as the command `recovery`."""
 
 from recovery.cli.entry import main
 

@@ -1,8 +1,8 @@
-"""Addresses of servers, which hold passwords: what may be shown of one, and of what a driver says about it.
+"""Addresses of servers: parse them strictly, and show them and drivers' errors without their passwords.
 
-An address is read here before any driver sees it, and only one that can be read in a single way is used. One that can
-be read in two (an `@` or a slash in a password, one slash after the scheme) may have its password wherever the other
-reading has a host, so nothing of it is shown but the scheme.
+Every address is parsed here before a driver gets it. An address is accepted only if it can be parsed in exactly one
+way. An address that is ambiguous (an unescaped `@` or slash in a password, one slash after the scheme) may have its
+password where the other reading has a host. Therefore only the scheme of an ambiguous address is shown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SCHEMES = ("mongodb+srv", "mongodb", "rediss", "redis")
 _LETTERS = r"[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2}"
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*\.?|\[[0-9A-Fa-f:.]+\])"
-# A socket's path, percent-encoded, is a host of MongoDB's.
+# MongoDB accepts the percent-encoded path of a Unix socket as a host.
 _PLACE = rf"(?:{_HOST}(?::[0-9]{{1,5}})?|%2[Ff][A-Za-z0-9._%-]+\.sock)"
 _ADDRESS = re.compile(
     rf"(?P<scheme>{'|'.join(map(re.escape, SCHEMES))})://"
@@ -31,7 +31,7 @@ _ADDRESS = re.compile(
 _NAMES = re.compile(
     r"(?i)authsource|replicaset|tlscafile|tlscertificatekeyfile|tlscrlfile|ssl_(ca_certs|certfile|keyfile)"
 )
-"""Options whose values are names or paths, and no secret. An error that repeats one says which is wrong."""
+"""Options whose values are names or paths and never secrets. An error message may repeat these values."""
 _KNOWN = (
     "appname authmechanism authmechanismproperties authsource compressors connect connecttimeoutms "
     "datetime_conversion directconnection driver enableoverloadretargeting fsync heartbeatfrequencyms journal "
@@ -45,18 +45,18 @@ _KNOWN = (
     "zlibcompressionlevel "
 )
 _OPTIONS = frozenset(_KNOWN.split())
-"""Names of options, in small letters. One of another name may be the rest of a password that was cut by a ? or a &."""
+"""Known option names in lower case. An unknown name may be a part of a password that was split at a ? or a &."""
 _SECRET = re.compile(r"(?i)password|properties|token|secret")
-"""In the name of an option whose value is shown in no case."""
+"""Pattern for names of options whose values are never shown."""
 _PLAIN = re.compile(
     r"true|false|[0-9]{1,9}|majority|required|optional|none|MONGODB-X509|SCRAM-SHA-(1|256)|(snappy|zlib|zstd)(,(snappy|zlib|zstd))*"
 )
-"""Values that are no secret whatever they are given for."""
+"""Pattern for values that cannot be a secret, whichever option has them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The parts of an address that can be read in a single way, percent-encoded as they were written."""
+    """The parts of an address that can be parsed in exactly one way, percent-encoded as they were written."""
 
     scheme: str
     user: str | None
@@ -66,7 +66,7 @@ class Address:
     options: tuple[tuple[str, str], ...]
 
     def secrets(self) -> Iterator[str]:
-        """What is not to be shown, as it is written and as it is read."""
+        """Yield each text that must not be shown, both as written and percent-decoded."""
         options = [value for name, value in self.options if not _is_shown(name, value)]
         options += [name for name, _ in self.options if name.lower() not in _OPTIONS]
         for text in filter(None, (self.user, self.password, *options)):
@@ -78,25 +78,28 @@ def _is_shown(name: str, value: str) -> bool:
 
 
 def read(address: str) -> Address | None:
-    """Return the parts of an address; None if it can't be read for certain."""
-    found = _ADDRESS.fullmatch(address)
-    if found is None or not all(map(_is_place, found["hosts"].split(","))):
+    """Return the parts of an address; None if the address is invalid or ambiguous."""
+    match = _ADDRESS.fullmatch(address)
+    if match is None or not all(map(_is_place, match["hosts"].split(","))):
         return None
-    pairs = [pair.partition("=") for pair in (found["query"] or "").split("&") if pair]
+    pairs = [pair.partition("=") for pair in (match["query"] or "").split("&") if pair]
     if not all(name and equals for name, equals, _ in pairs):
         return None
     options = tuple((unquote(name), value) for name, _, value in pairs)
-    return Address(found["scheme"], found["user"], found["password"], found["hosts"], found["path"], options)
+    return Address(match["scheme"], match["user"], match["password"], match["hosts"], match["path"], options)
 
 
 _OF_A_SET = re.compile(
     r"(?i)replicaset|directconnection|loadbalanced|readpreference(tags)?|maxstalenessseconds|srvmaxhosts|srvservicename"
 )
-"""Options of MongoDB that say how one of several servers is chosen."""
+"""MongoDB's options that choose one server among several."""
 
 
 def direct(address: str, place: str) -> str:
-    """Return MongoDB's address as that of one of its servers, `host:port`, whatever that server's part in its set."""
+    """Return the address of one server, `host:port`, of a replica set, with a direct connection to that server.
+
+    Options that choose among several servers are dropped. The server need not be the primary.
+    """
     parts = read(address)
     if parts is None:
         return f"mongodb://{place}/?directConnection=true"
@@ -119,7 +122,7 @@ def _is_place(place: str) -> bool:
 
 
 def public(address: object) -> str:
-    """Return an address as it may be shown: its scheme and hosts. If it can't be read for certain, only its scheme."""
+    """Return the scheme and hosts of an address; only the scheme if the address is invalid or ambiguous."""
     text = address if isinstance(address, str) else ""
     if (parts := read(text)) is not None:
         return f"{parts.scheme}://{parts.hosts}"
@@ -128,17 +131,24 @@ def public(address: object) -> str:
 
 
 def told(error: object, *addresses: str) -> str:
-    """Return a driver's text as it may be shown. If it repeats a secret of these addresses, return only what kind of
-    error it is."""
+    """Return a driver's error text, if it may be shown.
+
+    If the text repeats a secret of one of these addresses, or if one of the addresses cannot be parsed, return only the
+    type of the error and, if possible, which option to correct.
+    """
     text = str(error)
     for address in addresses:
         parts = read(address)
         if parts is None or any(_repeats(text, secret) for secret in parts.secrets()):
-            odd = parts is not None and any(name.lower() not in _OPTIONS for name, _ in parts.options)
-            more = "; Unknown option: compare what follows the ? with the names in the driver's manual" if odd else ""
-            if not odd and parts is not None and (names := _repeated(text, parts)):
-                more = f"; correct the value of {' and '.join(names)}"
-            return f"{type(error).__name__} (its text is not shown, since it repeats a part of the address{more})"
+            has_unknown_option = parts is not None and any(name.lower() not in _OPTIONS for name, _ in parts.options)
+            hint = (
+                "; Unknown option: compare what follows the ? with the names in the driver's manual"
+                if has_unknown_option
+                else ""
+            )
+            if not has_unknown_option and parts is not None and (names := _repeated(text, parts)):
+                hint = f"; correct the value of {' and '.join(names)}"
+            return f"{type(error).__name__} (its text is not shown, because it repeats a part of the address{hint})"
     return text
 
 
@@ -149,7 +159,7 @@ def _repeated(text: str, parts: Address) -> list[str]:
 
 
 def _repeats(text: str, secret: str) -> bool:
-    # A short one is in every sentence; as a word of its own it is not there by chance.
+    # A short secret may occur inside other words by chance. Only as a whole word is it a repetition.
     if len(secret) < 4:
         return re.search(rf"(?<!\w){re.escape(secret)}(?!\w)", text) is not None
     return secret in text

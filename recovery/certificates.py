@@ -1,7 +1,7 @@
-"""TLS as an address asks for it, and the certificates that it names on this machine.
+"""TLS options of an address, and checks of the certificate files that they name on this machine.
 
-Drivers read these files when they first connect, and say of one that can't be used neither which it is nor what is the
-matter with it; for the password of a key they even ask the terminal. So they are looked at here before any driver is.
+Drivers read these files when they first connect. A driver's error names neither the unusable file nor the reason, and
+for the password of a key a driver even prompts on the terminal. Therefore the files are checked here first.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from recovery.errors import SettingsError
 _CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 NO_CHECK_TIME = ssl.VerifyFlags(0x200000)
-"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME: a certificate that expired can be read, too."""
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which allows reading an expired certificate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names of a server's address, and of its options of TLS, for error messages."""
+    """Names for error messages: the server, the variable of its address, and its TLS options."""
 
     server: str
     variable: str
     switch: str
-    """What is to be written for TLS."""
+    """The text in the address that turns TLS on."""
     ca: str
     cert: str
     key: str
@@ -47,11 +47,11 @@ REDIS = Names("Redis", "RECOVERY_BROKER_URL", "rediss://", "ssl_ca_certs", "ssl_
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """What an address asks of TLS: which certificates, and what is verified."""
+    """The TLS options of an address: which certificates to use, and what to verify."""
 
     names: Names
     address: str
-    """Of it, what may be shown."""
+    """The part of the address that may be shown."""
     ca: str | None = None
     cert: str | None = None
     key: str | None = None
@@ -60,34 +60,34 @@ class Tls:
     checks_host: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for connections. Raises SettingsError for a file that can't be used."""
-        made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        made.check_hostname = self.verifies and self.checks_host
-        made.verify_mode = ssl.CERT_REQUIRED if self.verifies else ssl.CERT_NONE
+        """Return the SSL context for connections. Raise SettingsError if a file is unusable."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = self.verifies and self.checks_host
+        context.verify_mode = ssl.CERT_REQUIRED if self.verifies else ssl.CERT_NONE
         if self.ca is not None:
-            self._load_authority(made, self.ca)
+            self._load_authority(context, self.ca)
         elif self.verifies:
-            made.load_default_certs()
-        self._load_own(made)
-        return made
+            context.load_default_certs()
+        self._load_own(context)
+        return context
 
     def own(self) -> dict[str, Any] | None:
-        """Return our own certificate, in the form of `SSLSocket.getpeercert`; None if there is none."""
+        """Return our own certificate, in the form of `SSLSocket.getpeercert`; None if the address names none."""
         return None if self.cert is None else _decoded(self.cert, self._load_own)
 
     def check(self) -> None:
-        """Raise SettingsError unless all files that are named can be used now."""
+        """Raise SettingsError unless all named files are usable and our certificate is valid now."""
         self.context()
         if (own := self.own()) is None:
             return
         began, ends = (
-            datetime.fromtimestamp(ssl.cert_time_to_seconds(own[one]), UTC) for one in ("notBefore", "notAfter")
+            datetime.fromtimestamp(ssl.cert_time_to_seconds(own[name]), UTC) for name in ("notBefore", "notAfter")
         )
         now = datetime.now(UTC)
         if not began <= now <= ends:
-            said = f"expired on {ends:%Y-%m-%d}" if ends < now else f"is not valid before {began:%Y-%m-%d %H:%M} UTC"
+            problem = f"expired on {ends:%Y-%m-%d}" if ends < now else f"is not valid before {began:%Y-%m-%d %H:%M} UTC"
             raise self._unusable(
-                self.names.cert, self.cert, f"{said}: have a new one made, or set this machine's clock"
+                self.names.cert, self.cert, f"{problem}: have a new one made, or set this machine's clock"
             )
 
     def _load_authority(self, context: ssl.SSLContext, path: str) -> None:
@@ -100,59 +100,62 @@ class Tls:
     def _load_own(self, context: ssl.SSLContext) -> None:
         if self.cert is None:
             if self.key is not None:
-                raise self._unusable(self.names.key, self.key, f"is of no use without {self.names.cert}=FILE")
+                raise self._unusable(self.names.key, self.key, f"can't be used without {self.names.cert}=FILE")
             return
-        key, of_key = (self.cert, self.names.cert) if self.key is None else (self.key, self.names.key)
-        for option, path, kind in ((self.names.cert, self.cert, "CERTIFICATE"), (of_key, key, "PRIVATE KEY")):
+        key, key_option = (self.cert, self.names.cert) if self.key is None else (self.key, self.names.key)
+        for option, path, kind in ((self.names.cert, self.cert, "CERTIFICATE"), (key_option, key, "PRIVATE KEY")):
             if f"{kind}-----".encode() not in self._read(option, path):
                 raise self._unusable(option, path, f"holds no {kind.lower()} in PEM form")
-        asked: list[bool] = []
+        prompts: list[bool] = []
 
         def password() -> str:
-            asked.append(True)
+            prompts.append(True)
             return self.password or ""
 
         try:
             context.load_cert_chain(self.cert, key, password)
         except ssl.SSLError as error:
-            try:  # the certificate alone, as any is read: nothing tells which of the two it was
+            try:  # OpenSSL's error does not say which file is bad, so load the certificates alone
                 blocks = _CERTIFICATE.findall(self._read(self.names.cert, self.cert).decode("ascii", "replace"))
                 ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata="\n".join(blocks))
             except (ssl.SSLError, ValueError):
                 raise self._unusable(self.names.cert, self.cert, "holds a certificate that can't be read") from None
-            raise self._unusable(of_key, key, self._of_key(error, bool(asked))) from None
+            raise self._unusable(key_option, key, self._key_problem(error, bool(prompts))) from None
 
-    def _of_key(self, error: ssl.SSLError, asked: bool) -> str:
+    def _key_problem(self, error: ssl.SSLError, has_password: bool) -> str:
         if error.reason == "KEY_VALUES_MISMATCH":
             return f"holds a private key that does not belong to the certificate in {self.cert}"
-        if asked and self.names.password is None:
-            return "holds a private key under a password, which can't be given: remove it (openssl pkey), mode 600"
-        if asked:
-            said = "which is not the one" if self.password else "and there is none"
-            return f"holds a private key under a password, {said} in {self.names.password}"
+        if has_password and self.names.password is None:
+            return (
+                "holds a private key with a password, which can't be given: remove the password (openssl pkey), and "
+                "set mode 600"
+            )
+        if has_password:
+            detail = "which is different from the one" if self.password else "but none is given"
+            return f"holds a private key with a password, {detail} in {self.names.password}"
         return "holds a private key that can't be read"
 
     def _read(self, option: str, path: str) -> bytes:
         try:
             return Path(path).read_bytes()
         except FileNotFoundError:
-            said = "there is no such file"
+            problem = "there is no such file"
         except PermissionError:
-            said = "this user may not read it; see to its owner and mode, and those of its folders"
+            problem = "this user may not read it; correct the owner and mode of the file and its folders"
         except OSError as error:
-            said = f"can't be read: {error.strerror}"
-        raise self._unusable(option, path, said)
+            problem = f"can't be read: {error.strerror}"
+        raise self._unusable(option, path, problem)
 
-    def _unusable(self, option: str, path: str | None, said: str) -> SettingsError:
-        return SettingsError(f"{self.names.variable}={self.address}: {option}={path}: {said}")
+    def _unusable(self, option: str, path: str | None, problem: str) -> SettingsError:
+        return SettingsError(f"{self.names.variable}={self.address}: {option}={path}: {problem}")
 
 
 def of_mongodb(uri: str) -> Tls | None:
-    """Return what an address of MongoDB asks of TLS; None if it asks for none."""
+    """Return the TLS options of a MongoDB address; None if it does not use TLS."""
     parts = read(uri)
     options = _options(parts)
     switch = options.get("tls", options.get("ssl"))
-    # As pymongo has it, any option of TLS switches it on.
+    # As in pymongo, any TLS option turns TLS on.
     if (
         parts is None
         or switch == "false"
@@ -174,7 +177,7 @@ def of_mongodb(uri: str) -> Tls | None:
 
 
 def of_redis(url: str) -> Tls | None:
-    """Return what an address of Redis asks of TLS; None if it asks for none."""
+    """Return the TLS options of a Redis address; None if it does not use TLS."""
     parts = read(url)
     if parts is None or parts.scheme != "rediss":
         return None
@@ -191,14 +194,22 @@ def of_redis(url: str) -> Tls | None:
 
 
 def named(certificate: Mapping[str, Any], whose: str = "subject") -> str:
-    """Return whose certificate it is, or who signed it: `CN=mongo-1, O=servers`."""
+    """Return the subject or issuer of a certificate as text, such as `CN=mongo-1, O=servers`.
+
+    Args:
+        certificate: A certificate in the form of `SSLSocket.getpeercert`.
+        whose: `subject` or `issuer`.
+
+    Returns:
+        The name, or `nobody` if the certificate has none.
+    """
     short = {"commonName": "CN", "organizationName": "O", "organizationalUnitName": "OU"}
     pairs = [pair for part in certificate.get(whose, ()) for pair in part]
     return ", ".join(f"{short[name]}={value}" for name, value in reversed(pairs) if name in short) or "nobody"
 
 
 def until(certificate: Mapping[str, Any]) -> datetime:
-    """Return until when a certificate is valid."""
+    """Return the time at which a certificate expires."""
     return datetime.fromtimestamp(ssl.cert_time_to_seconds(certificate["notAfter"]), UTC)
 
 
@@ -211,23 +222,29 @@ def _is_true(text: str | None) -> bool:
 
 
 def _decoded(path: str, load_own: Any) -> dict[str, Any] | None:
-    """Return what a certificate says. Python reads only a peer's certificate, so we are our own peer, in memory."""
-    asks, shows = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    load_own(asks)
-    load_own(shows)
-    shows.check_hostname, shows.verify_mode = False, ssl.CERT_NONE
-    asks.verify_mode = ssl.CERT_REQUIRED
-    asks.verify_flags |= NO_CHECK_TIME | ssl.VERIFY_X509_PARTIAL_CHAIN
-    asks.load_verify_locations(path)
-    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
-    server, client = asks.wrap_bio(there, back, server_side=True), shows.wrap_bio(back, there)
+    """Return the fields of our own certificate; None if it cannot be decoded.
+
+    Python decodes only a certificate that a peer has shown. Therefore this does a handshake with itself, in memory.
+    """
+    server_context, client_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    load_own(server_context)
+    load_own(client_context)
+    client_context.check_hostname, client_context.verify_mode = False, ssl.CERT_NONE
+    server_context.verify_mode = ssl.CERT_REQUIRED
+    server_context.verify_flags |= NO_CHECK_TIME | ssl.VERIFY_X509_PARTIAL_CHAIN
+    server_context.load_verify_locations(path)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server, client = (
+        server_context.wrap_bio(to_server, to_client, server_side=True),
+        client_context.wrap_bio(to_client, to_server),
+    )
     try:
         for _ in range(4):
-            for one in (client, server):
+            for side in (client, server):
                 try:
-                    one.do_handshake()
+                    side.do_handshake()
                 except ssl.SSLWantReadError:
                     continue
         return server.getpeercert()
-    except (ssl.SSLError, ValueError):  # one that is for no client, which its server is to judge
+    except (ssl.SSLError, ValueError):  # for example a certificate that is not for clients: the server decides on it
         return None

@@ -1,51 +1,51 @@
-"""Every error this library raises on purpose.
+"""All errors that this library raises on purpose.
 
     RecoveryError
     ├── SettingsError            a setting is missing, unknown or has a wrong value
     ├── ServerError              a server that we need
     │   ├── ServerUnavailable    does not answer
-    │   │   └── PrimaryUnavailable   members of a replica set answer, and none of them is its primary
-    │   ├── ServerRefused        answers, and does not let us in
-    │   │   └── CertificateRefused   or we don't let it tell us more: a certificate doesn't fit, its own or ours
-    │   ├── ServerTooOld         answers, with a version that we can't use
-    │   ├── ServerSharded        MongoDB is a sharded cluster, which we don't run on
-    │   ├── ServerUnfit          answers, and is not what its address says, or runs in a mode that we can't use
-    │   ├── OtherVersion         workers or collections are of another version of this library
-    │   ├── StoreError           MongoDB did not do what it was asked for
-    │   │   ├── StoreUnavailable     it is away, has no primary, or is too busy: try again (a ServerUnavailable, too)
-    │   │   │   └── StoreTimeout     it did not answer in time, or no majority of its members did
-    │   │   └── StoreRefused         it will not do it, however often it is asked
-    │   │       ├── StoreDenied      since its user may not do that (a ServerRefused, too)
-    │   │       ├── RecordInvalid    since its validator would refuse the record
-    │   │       ├── RecordTooLarge   since a record would be over its limit of 16 MB
-    │   │       ├── IndexMissing     since an index is not there
-    │   │       └── IndexConflict    since an index is there, and not as it should be
-    │   ├── BrokerError          Redis did not do what it was asked for
-    │   ├── PortTaken            a port that we were to listen on is in use
-    │   ├── DataDirectoryError   a data directory that is not ours, or of another version
+    │   │   └── PrimaryUnavailable   members of a replica set answer, but none of them is the primary
+    │   ├── ServerRefused        answers, but denies access
+    │   │   └── CertificateRefused   the TLS certificate of one side is not accepted by the other
+    │   ├── ServerTooOld         runs a version that is not supported
+    │   ├── ServerSharded        is a sharded MongoDB cluster, which is not supported
+    │   ├── ServerUnfit          is not the kind of server that its address says, or runs in an unsupported mode
+    │   ├── OtherVersion         workers or collections have another version of this library
+    │   ├── StoreError           a MongoDB operation failed
+    │   │   ├── StoreUnavailable     MongoDB is unreachable, has no primary, or is busy: retry (is a ServerUnavailable)
+    │   │   │   └── StoreTimeout     MongoDB, or a majority of its members, did not answer in time
+    │   │   └── StoreRefused         MongoDB refuses the operation every time
+    │   │       ├── StoreDenied      its user has no permission (is a ServerRefused)
+    │   │       ├── RecordInvalid    the collection's validator rejects the record
+    │   │       ├── RecordTooLarge   the record would exceed 16 MB
+    │   │       ├── IndexMissing     a required index is missing
+    │   │       └── IndexConflict    an index has another definition or name than expected
+    │   ├── BrokerError          a Redis operation, or Celery's remote control, failed
+    │   ├── PortTaken            a port to listen on is in use
+    │   ├── DataDirectoryError   a data directory is not ours, or has another version
     │   └── SparkUnavailable     Spark, or the Java that it needs, is missing, too old or does not start
-    ├── InputError               what the caller gave can't be used; nothing was changed
+    ├── InputError               the caller's input is invalid; nothing was changed
     │   ├── UnknownActor
     │   ├── UnknownProcessType
     │   ├── ProcessNotFound
-    │   ├── CustomIdTaken        a process has this custom id, and was started with other arguments
-    │   ├── StartRefused         no process of this type, or of this key of it, is started until an operator says so
-    │   ├── NotEncodable         a value that JSON can't carry unchanged
-    │   ├── TooLarge             a record would be over MongoDB's limit
+    │   ├── CustomIdTaken        a process with this custom id was started with other arguments
+    │   ├── StartRefused         an operator must first allow starts of this process type, or of this key of it
+    │   ├── NotEncodable         JSON can't represent the value unchanged
+    │   ├── TooLarge             a record would exceed MongoDB's limit of 16 MB
     │   ├── NotInActor           called outside a running actor
-    │   └── WorkflowError        a WfFormat file
-    ├── DamagedRecord            a record that another program wrote, and that can't be read
-    ├── SweepFailed              a sweep was cut off; what it repaired until then stays repaired
-    ├── ClaimLost                this attempt no longer holds its task; stop working on it
+    │   └── WorkflowError        a WfFormat file can't be run
+    ├── DamagedRecord            another program wrote a record that can't be read
+    ├── SweepFailed              a sweep was interrupted; its repairs until then remain
+    ├── ClaimLost                this attempt no longer holds its task and must stop
     ├── ProcessBroken            the process ended without a result
-    └── ResultTimeout            the process did not end within the time given
+    └── ResultTimeout            the process did not end within the given time
 
-MongoDB may be away in any call that asks it: StoreError and BrokerError come from wherever servers are asked, with the
-driver's own error as `__cause__`. Their text says what kind of error that was, and holds nothing of a document. A
-driver's errors become ours at each public method of the classes that hold a driver (`boundary`).
+Every call that uses a server may raise StoreError or BrokerError, with the driver's own error as `__cause__`. Their
+text names the kind of the driver's error, and contains no document. `boundary` translates a driver's errors at each
+public method of the classes that use a driver.
 
-A message names what is wrong, where, and what to do. What it repeats of what was stored or given it repeats as it
-may be shown: a traceback goes to a terminal as it is.
+A message says what is wrong, which object, and what to do. Stored or given texts in a message are made printable,
+because a traceback may go to a terminal.
 """
 
 from __future__ import annotations
@@ -60,21 +60,23 @@ from recovery.wording import printable_lines
 
 
 class RecoveryError(Exception):
-    """Base of all errors raised by this library. Its text is of characters that are seen."""
+    """Base class of all errors of this library. Non-printable characters in its text are escaped."""
 
-    def __init__(self, *told: object) -> None:
-        super().__init__(*map(printable_lines, told))
+    def __init__(self, *texts: object) -> None:
+        super().__init__(*map(printable_lines, texts))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle an error by what it holds, not by its constructor's arguments, which need not be its text. It may be
-        raised in one process and caught in another."""
+        """Pickle the error by its state instead of its constructor's arguments, which need not be its text.
+
+        An error may be raised in one process and caught in another.
+        """
         return _made_again, (type(self), self.args, self.__dict__)
 
 
-def _made_again(cls: type[RecoveryError], args: tuple[Any, ...], held: dict[str, Any]) -> RecoveryError:
+def _made_again(cls: type[RecoveryError], args: tuple[Any, ...], state: dict[str, Any]) -> RecoveryError:
     error = cls.__new__(cls)
     error.args = args
-    error.__dict__.update(held)
+    error.__dict__.update(state)
     return error
 
 
@@ -83,7 +85,7 @@ class SettingsError(RecoveryError):
 
 
 class ServerError(RecoveryError):
-    """Something about a server that we need."""
+    """A problem with a server that this library needs."""
 
 
 class ServerUnavailable(ServerError):
@@ -91,81 +93,85 @@ class ServerUnavailable(ServerError):
 
 
 class PrimaryUnavailable(ServerUnavailable):
-    """Members of MongoDB's replica set answer, and no primary does: an election is on, no majority reaches each other,
-    or the primary can't be reached from here."""
+    """Members of MongoDB's replica set answer, but none of them is the primary.
+
+    An election may be under way, no majority may be connected, or the primary is unreachable from this machine.
+    """
 
 
 class ServerRefused(ServerError):
-    """A server answers, and does not let us in."""
+    """A server answers, but denies access."""
 
 
 class CertificateRefused(ServerRefused):
-    """A server and we come to no terms in TLS: the certificate of one of both doesn't fit."""
+    """The TLS certificate of the server or of this client is not accepted by the other side."""
 
 
 class ServerTooOld(ServerError):
-    """A server answers, with a version that we can't use."""
+    """A server runs a version that is not supported."""
 
 
 class ServerSharded(ServerError):
-    """MongoDB is a sharded cluster: what we rely on is promised by one replica set."""
+    """MongoDB is a sharded cluster. Only a single replica set gives the guarantees that are needed here."""
 
 
 class ServerUnfit(ServerError):
-    """A server answers, and is not what its address says, or runs in a mode that we can't use."""
+    """A server is not the kind of server that its address says, or runs in an unsupported mode."""
 
 
 class OtherVersion(ServerError):
-    """Workers or collections are of another version of this library, and what was asked for is not done across two."""
+    """Workers or collections have another version of this library, and the request is not possible across versions."""
 
 
 class StoreError(ServerError):
-    """MongoDB did not do what it was asked for; `__cause__` is the driver's error."""
+    """A MongoDB operation failed; `__cause__` is the driver's error."""
 
 
 class StoreUnavailable(StoreError, ServerUnavailable):
-    """MongoDB is away, has no primary, or is too busy: the same call may well be answered later. A write may have been
-    done all the same."""
+    """MongoDB is unreachable, has no primary, or is too busy. A retry may succeed.
+
+    A write that raises this error may have been done nevertheless.
+    """
 
 
 class StoreTimeout(StoreUnavailable):
-    """MongoDB did not answer in time, or no majority of its members did."""
+    """MongoDB, or a majority of its members, did not answer in time."""
 
 
 class StoreRefused(StoreError):
-    """MongoDB will not do this, however often it is asked: it is wrong, or not allowed."""
+    """MongoDB refuses the operation every time: it is invalid or not permitted."""
 
 
 class StoreDenied(StoreRefused, ServerRefused):
-    """The user of MongoDB may not do this."""
+    """The MongoDB user has no permission for the operation."""
 
 
 class RecordInvalid(StoreRefused):
-    """The record would be one that its collection's validator refuses: something else stands in it that is odd."""
+    """The validator of its collection rejects the record, because another of the record's fields is invalid."""
 
 
 class RecordTooLarge(StoreRefused):
-    """The record would be over MongoDB's limit of 16 MB."""
+    """The record would exceed MongoDB's limit of 16 MB."""
 
 
 class IndexMissing(StoreRefused):
-    """A query needs an index that is not there: somebody dropped it."""
+    """A query needs an index that does not exist: somebody dropped it."""
 
 
 class IndexConflict(StoreRefused):
-    """An index is there in another form, or under another name, than it should be."""
+    """An index exists with another definition, or under another name, than expected."""
 
 
 class BrokerError(ServerError):
-    """Redis, or Celery's remote control, did not do what it was asked for; `__cause__` is the driver's error."""
+    """A Redis operation, or one of Celery's remote control, failed; `__cause__` is the driver's error."""
 
 
 class PortTaken(ServerError):
-    """A port that we were to listen on is in use."""
+    """A port to listen on is in use."""
 
 
 class DataDirectoryError(ServerError):
-    """A data directory is not ours, or was written by another version."""
+    """A data directory is not ours, or another version wrote it."""
 
 
 class SparkUnavailable(ServerError):
@@ -173,7 +179,7 @@ class SparkUnavailable(ServerError):
 
 
 class InputError(RecoveryError):
-    """What the caller gave can't be used; nothing was changed."""
+    """The caller's input is invalid; nothing was changed."""
 
 
 class UnknownActor(InputError):
@@ -189,7 +195,7 @@ class ProcessNotFound(InputError):
 
 
 class CustomIdTaken(InputError):
-    """A process of this type and custom id, `process_id`, was started with other arguments."""
+    """A process of this type with this custom id was started with other arguments. `process_id` is that process."""
 
     def __init__(self, message: str, process_id: str) -> None:
         super().__init__(message)
@@ -197,8 +203,11 @@ class CustomIdTaken(InputError):
 
 
 class StartRefused(InputError):
-    """No process of this type, or of this key of it, is started: `reason` is FAILED_ADMIN where a marker says so, which
-    is named `marker` and has the error `code`, and DISABLED where an operator has disabled the type."""
+    """No process of this type, or of this key of it, may be started.
+
+    `reason` is FAILED_ADMIN if a marker forbids it, and DISABLED if an operator has disabled the type. With
+    FAILED_ADMIN, `marker` is the marker's name and `code` its error code.
+    """
 
     def __init__(
         self, message: str, process_type: str, reason: str, marker: str | None = None, code: int | None = None
@@ -208,15 +217,15 @@ class StartRefused(InputError):
 
 
 class NotEncodable(InputError):
-    """A value that JSON can't carry unchanged."""
+    """JSON can't represent the value unchanged."""
 
 
 class TooLarge(InputError):
-    """A record would be over MongoDB's limit of 16 MB."""
+    """A record would exceed MongoDB's limit of 16 MB."""
 
 
 class NotInActor(InputError):
-    """Something that only a running actor may do."""
+    """The call is only allowed in a running actor."""
 
 
 class WorkflowError(InputError):
@@ -224,10 +233,10 @@ class WorkflowError(InputError):
 
 
 class DamagedRecord(RecoveryError):
-    """A record that can't be read: another program wrote it, past the validators.
+    """A record can't be read, because another program wrote it past the validators.
 
-    `record` is its id, which may be no text either; `kind` the name of what it should be a record of, and
-    `fields` are the document's that can't be read. Both are empty where that is not known.
+    `record` is the record's id, which need not be a text. `kind` names the type of record that it should be, and
+    `fields` are the unreadable fields of the document. Both are empty if they are unknown.
     """
 
     def __init__(self, record: Any, message: str, fields: tuple[str, ...] = (), kind: str = "") -> None:
@@ -236,17 +245,17 @@ class DamagedRecord(RecoveryError):
 
 
 class SweepFailed(RecoveryError):
-    """A sweep was cut off. What it repaired until then stays repaired; start it again."""
+    """A sweep was interrupted. Its repairs until then remain. Start it again."""
 
 
 class ClaimLost(RecoveryError):
-    """This attempt no longer holds its task: another attempt has it, or it is decided. Stop working on it."""
+    """This attempt no longer holds its task: another attempt claimed it, or it is decided. The attempt must stop."""
 
 
 class ProcessBroken(RecoveryError):
-    """The process ended without a result: one of its tasks failed for good, or it was aborted; `state` tells.
+    """The process ended without a result: a task failed, or the process was aborted. `state` says which.
 
-    `kind` and `message` are what is stored, whatever it is; the error's own text is for reading.
+    `kind` and `message` are exactly as stored. The error's own text is made printable.
     """
 
     def __init__(self, process_id: str, task: str | None, kind: str, message: str, state: str = "broken") -> None:
@@ -257,7 +266,7 @@ class ProcessBroken(RecoveryError):
 
 
 class ResultTimeout(RecoveryError):
-    """The process did not end within the time given. It goes on; ask again later."""
+    """The process did not end within the given time. It continues; ask for the result again later."""
 
 
 C = TypeVar("C", bound=type)
@@ -265,12 +274,15 @@ Errors = tuple[type[Exception], ...]
 
 
 def boundary(errors: Errors, ours: Callable[[Exception], Exception]) -> Callable[[C], C]:
-    """A decorator of classes, whose public methods then raise what `ours` makes of one of these errors. A class that
-    inherits from one that is decorated is decorated itself, for its own methods.
+    """Return a class decorator whose public methods raise our errors in place of a driver's.
 
-    Whoever calls such a method catches what this module tells apart, and imports no driver. The driver's error is the
-    `__cause__` of ours. Results that a method yields one by one are covered as well: the last may bring an error. Costs
-    0.1 µs a call, while the fastest request to a server takes 200.
+    Callers then catch errors of this module, and import no driver. The driver's error is the `__cause__` of ours.
+    Errors while a generator yields its results are translated too. The decorator covers only methods that the class
+    itself defines: decorate each subclass, too.
+
+    Args:
+        errors: The driver's errors to translate.
+        ours: Returns our error for a driver's error.
     """
 
     def decorate(cls: C) -> C:
@@ -283,9 +295,9 @@ def boundary(errors: Errors, ours: Callable[[Exception], Exception]) -> Callable
 
 
 def _translated(method: Callable[..., Any], errors: Errors, ours: Callable[[Exception], Exception]) -> Any:
-    def each(found: Iterator[Any]) -> Iterator[Any]:
+    def translated_results(results: Iterator[Any]) -> Iterator[Any]:
         try:
-            yield from found
+            yield from results
         except errors as error:
             raise ours(error) from error
 
@@ -295,6 +307,6 @@ def _translated(method: Callable[..., Any], errors: Errors, ours: Callable[[Exce
             result = method(*args, **kwargs)
         except errors as error:
             raise ours(error) from error
-        return each(result) if type(result) is GeneratorType else result
+        return translated_results(result) if type(result) is GeneratorType else result
 
     return translated

@@ -1,10 +1,10 @@
-"""Why a server and we come to no terms in TLS: asked of the server itself, once a driver has failed to connect.
+"""Diagnosis of failed TLS connections: ask the server itself, after a driver has failed to connect.
 
-A driver's error is the text of OpenSSL's, which says neither whose certificate it is nor for whom, nor until when; and
-a MongoDB that misses our certificate says nothing at all, it closes the connection. So the handshake is done again
-here, by itself and without a word of ours behind it, no password above all.
+A driver's error is OpenSSL's text. It does not say whose certificate is wrong, for which host it is made, or when it
+expires. A MongoDB that requires our certificate only closes the connection. Therefore this module repeats the handshake
+by itself. It sends no data after the handshake, so no password either.
 
-Limits: it is a second connection, a moment later. What it finds is told only where it fails as well.
+The handshake is a second connection, a moment later. A fault is only reported if this connection fails, too.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ from typing import Any
 from recovery.certificates import NO_CHECK_TIME, Names, Tls, named, until
 
 TIMEOUT = 1.0
-"""Seconds for each handshake. The driver was given several; a server that answered it at all answers in one."""
+"""Seconds for each handshake. The driver has waited longer, and a server that answers at all needs less than a second.
+"""
 LINGER = 0.5
-"""Seconds in which a server that does not take our certificate says so, or closes the connection."""
+"""Seconds to wait after the handshake for the server to reject our certificate or to close the connection."""
 
 _UNVOUCHED = (2, 18, 19, 20, 21)
 _NOT_YET, _EXPIRED, _WRONG_NAME = 9, 10, (62, 64)
-"""OpenSSL's X509_V_ERR_…"""
+"""Values of OpenSSL's X509_V_ERR_… constants."""
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 _HANDSHAKE, _CERTIFICATE_REQUEST = 22, 13
-"""Of a record, and of a message in one, as TLS 1.2 numbers them."""
+"""The type of a handshake record, and of the CertificateRequest message in it, in TLS 1.2."""
 
 Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What doesn't fit, and what to do: two sentences without their full stops, of which the first has no subject."""
+    """What is wrong, and how to correct it: two sentences without full stops. The first one has no subject."""
 
     what: str
     advice: str
@@ -47,141 +48,148 @@ class _Handshake:
     """The outcome of a handshake."""
 
     raw: bytearray = field(default_factory=bytearray)
-    """All that the server said, as it came."""
+    """All bytes that the server sent."""
     error: ssl.SSLError | None = None
     closed: bool = False
-    """Whether the server closed the connection, without a word of why."""
+    """Whether the server closed the connection without giving a reason."""
     done: bool = False
     peer: dict[str, Any] | None = None
     der: bytes | None = None
 
 
 def fault(place: Place, tls: Tls) -> Fault | None:
-    """Return what doesn't fit between us and a server; None if TLS is not to blame, or the server does not answer at
-    all."""
-    seen = _shake(place, tls.context())
-    error = seen.error
+    """Return what is wrong in TLS between this machine and a server.
+
+    Returns:
+        The fault; None if the handshake succeeds, or the server does not answer at all.
+    """
+    handshake = _shake(place, tls.context())
+    error = handshake.error
     if isinstance(error, ssl.SSLCertVerificationError):
-        return _of_server(place, tls, error)
+        return _certificate_fault(place, tls, error)
     if error is not None and error.reason in _NO_TLS:
-        return _speaks_none(tls.names)
+        return _no_tls_fault(tls.names)
     if error is not None and "ALERT" in (error.reason or ""):
-        return _of_alert(tls, error.reason)
+        return _alert_fault(tls, error.reason)
     if error is not None:
-        return Fault(f"comes to no terms in TLS: {_words(error.reason)}", "Compare the versions and ciphers of both")
-    if seen.done and seen.closed and _asks_for_ours(place, tls):
-        return _missing(tls.names) if tls.cert is None else _not_taken(tls, "")
+        return Fault(f"fails the TLS handshake: {_readable(error.reason)}", "Compare the versions and ciphers of both")
+    if handshake.done and handshake.closed and _asks_for_ours(place, tls):
+        return _own_certificate_missing(tls.names) if tls.cert is None else _own_certificate_refused(tls, "")
     return None
 
 
 def speaks_tls(place: Place, names: Names) -> Fault | None:
-    """Whether a server that closed the connection wants TLS, which its address doesn't say."""
-    # It may ask for a certificate before it is done; its first word is in TLS all the same.
+    """Return a fault if a server that closed the connection expects TLS although its address does not say so; else
+    None."""
+    # The server may ask for a certificate before the handshake ends. Its first record is in TLS in any case.
     if not _shake(place, _unverified(), linger=0).raw.startswith(bytes([_HANDSHAKE])):
         return None
-    how = f"write {names.switch}" if "://" in names.switch else f"add {names.switch}"
+    change = f"write {names.switch}" if "://" in names.switch else f"add {names.switch}"
     return Fault(
         "speaks TLS, and its address does not say so",
-        f"In {names.variable} {how}, and {names.ca}=FILE with who vouches for it",
+        f"In {names.variable} {change}, and {names.ca}=FILE with the certificate of its authority",
     )
 
 
-def _of_server(place: Place, tls: Tls, error: ssl.SSLCertVerificationError) -> Fault:
-    host, names, found = place[0], tls.names, _certificate(place, tls)
+def _certificate_fault(place: Place, tls: Tls, error: ssl.SSLCertVerificationError) -> Fault:
+    host, names, certificate = place[0], tls.names, _certificate(place, tls)
     code = error.verify_code
     if code in _WRONG_NAME:
-        made_for = ", ".join(value for _, value in found.get("subjectAltName", ())) or named(found)
+        made_for = ", ".join(value for _, value in certificate.get("subjectAltName", ())) or named(certificate)
         advice = f"Name the server in {names.variable} as its certificate does, or have one made for {host}"
         return Fault(f"shows a certificate that is for {made_for} and not for {host}", advice)
     if code == _EXPIRED:
-        on = f" on {until(found):%Y-%m-%d}" if found else ""
-        return Fault(f"shows a certificate that expired{on}", f"Have a new one made for it; {_clock()}")
+        expiry = f" on {until(certificate):%Y-%m-%d}" if certificate else ""
+        return Fault(f"shows a certificate that expired{expiry}", f"Have a new one made for it; {_clock_advice()}")
     if code == _NOT_YET:
-        return Fault("shows a certificate that is not valid yet", f"Have another one made for it; {_clock()}")
+        return Fault("shows a certificate that is not valid yet", f"Have another one made for it; {_clock_advice()}")
     if code in _UNVOUCHED:
-        by = f" (signed by {named(found, 'issuer')})" if found else ""
-        who = f"{tls.ca} ({names.ca}) does not vouch" if tls.ca else "no authority known to this machine vouches"
+        issuer = f" (signed by {named(certificate, 'issuer')})" if certificate else ""
+        authority = f"{tls.ca} ({names.ca}) does not vouch" if tls.ca else "no authority known to this machine vouches"
         return Fault(
-            f"shows a certificate{by} for which {who}",
+            f"shows a certificate{issuer} for which {authority}",
             "If it is the right server, give the certificate of the authority that signed its own: "
             f"{names.ca}=FILE in {names.variable}",
         )
-    return Fault(f"shows a certificate that does not do: {error.verify_message}", "Have another one made for it")
+    return Fault(f"shows an unusable certificate: {error.verify_message}", "Have another one made for it")
 
 
-def _of_alert(tls: Tls, reason: str) -> Fault:
-    word = reason.partition("ALERT_")[2]
-    if tls.cert is None and word in ("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE", "BAD_CERTIFICATE"):
-        return _missing(tls.names)
-    if tls.cert is not None and word.startswith(
+def _alert_fault(tls: Tls, reason: str) -> Fault:
+    alert = reason.partition("ALERT_")[2]
+    if tls.cert is None and alert in ("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE", "BAD_CERTIFICATE"):
+        return _own_certificate_missing(tls.names)
+    if tls.cert is not None and alert.startswith(
         ("CERTIFICATE", "UNKNOWN_CA", "BAD_CERT", "UNSUPPORTED_CERT", "ACCESS")
     ):
-        return _not_taken(tls, f": {_words(word)}")
-    return Fault(f"refuses TLS: {_words(word)}", "Compare the versions and ciphers of both")
+        return _own_certificate_refused(tls, f": {_readable(alert)}")
+    return Fault(f"refuses TLS: {_readable(alert)}", "Compare the versions and ciphers of both")
 
 
-def _missing(names: Names) -> Fault:
-    needed = names.cert if names.key == names.cert else f"{names.cert}=FILE and {names.key}"
+def _own_certificate_missing(names: Names) -> Fault:
+    options = names.cert if names.key == names.cert else f"{names.cert}=FILE and {names.key}"
     return Fault(
-        f"asks for a certificate of ours, and {names.variable} names none",
-        f"Give one that an authority of the server's has signed: {needed}=FILE",
+        f"requires a client certificate, but {names.variable} names none",
+        f"Give one that is signed by an authority which the server trusts: {options}=FILE",
     )
 
 
-def _not_taken(tls: Tls, why: str) -> Fault:
+def _own_certificate_refused(tls: Tls, detail: str) -> Fault:
     own = tls.own()
-    of = f" ({named(own)}, signed by {named(own, 'issuer')})" if own else ""
+    identity = f" ({named(own)}, signed by {named(own, 'issuer')})" if own else ""
     return Fault(
-        f"does not take our certificate {tls.cert}{of}{why}",
-        "Give one that an authority of the server's has signed, for clients: "
+        f"rejects our certificate {tls.cert}{identity}{detail}",
+        "Give a client certificate that is signed by an authority which the server trusts: "
         f"{tls.names.cert}=FILE in {tls.names.variable}",
     )
 
 
-def _speaks_none(names: Names) -> Fault:
+def _no_tls_fault(names: Names) -> Fault:
     return Fault(
         "does not speak TLS at this port",
-        f"Have it do so, or name the port where it does; without TLS there is no {names.switch} in {names.variable}",
+        "Turn TLS on there, or name the port that has it; for a server without TLS, remove "
+        f"{names.switch} from {names.variable}",
     )
 
 
 def _asks_for_ours(place: Place, tls: Tls) -> bool:
-    """Whether the server asks for our certificate. This can be read up to TLS 1.2."""
+    """Return whether the server asks for our certificate. The request is only readable up to TLS 1.2."""
     context = tls.context()
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     return _CERTIFICATE_REQUEST in _messages(bytes(_shake(place, context, linger=0).raw))
 
 
 def _messages(raw: bytes) -> list[int]:
-    """Return the kinds of the handshake's messages, as far as they are not encrypted."""
-    text, at = b"", 0
-    while at + 5 <= len(raw) and raw[at] == _HANDSHAKE:
-        size = int.from_bytes(raw[at + 3 : at + 5])
-        text += raw[at + 5 : at + 5 + size]
-        at += 5 + size
-    kinds, at = [], 0
-    while at + 4 <= len(text):
-        kinds.append(text[at])
-        at += 4 + int.from_bytes(text[at + 1 : at + 4])
-    return kinds
+    """Return the types of the unencrypted handshake messages."""
+    messages, position = b"", 0
+    while position + 5 <= len(raw) and raw[position] == _HANDSHAKE:
+        size = int.from_bytes(raw[position + 3 : position + 5])
+        messages += raw[position + 5 : position + 5 + size]
+        position += 5 + size
+    types, position = [], 0
+    while position + 4 <= len(messages):
+        types.append(messages[position])
+        position += 4 + int.from_bytes(messages[position + 1 : position + 4])
+    return types
 
 
 def _certificate(place: Place, tls: Tls) -> dict[str, Any]:
-    """Return what the server's certificate says, whatever is wrong with it; nothing if it can't be read."""
+    """Return the fields of the server's certificate, even if it is invalid; an empty dict if it can't be read."""
     der = _shake(place, _unverified(tls), linger=0).der
     if der is None:
         return {}
-    reading = _unverified(tls)
-    reading.verify_mode = ssl.CERT_REQUIRED
-    # Python reads only what it has verified: so it vouches for itself.
-    reading.verify_flags |= NO_CHECK_TIME | ssl.VERIFY_X509_PARTIAL_CHAIN
-    reading.load_verify_locations(cadata=der)
-    return _shake(place, reading, linger=0).peer or {}
+    context = _unverified(tls)
+    context.verify_mode = ssl.CERT_REQUIRED
+    # Python decodes only a verified certificate. Therefore the certificate itself is loaded as its authority.
+    context.verify_flags |= NO_CHECK_TIME | ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.load_verify_locations(cadata=der)
+    return _shake(place, context, linger=0).peer or {}
 
 
 def _unverified(tls: Tls | None = None) -> ssl.SSLContext:
-    """Return a context that takes any certificate, and shows ours if the server asks for it. Nothing is sent to a
-    server that is not verified."""
+    """Return a context that accepts any certificate, and shows ours if the server asks for it.
+
+    No data is sent over such a connection after the handshake.
+    """
     if tls is not None:
         return replace(tls, verifies=False, ca=None).context()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -190,47 +198,53 @@ def _unverified(tls: Tls | None = None) -> ssl.SSLContext:
 
 
 def _shake(place: Place, context: ssl.SSLContext, linger: float = LINGER) -> _Handshake:
-    """Do a handshake, and listen for a moment. Does not raise."""
-    seen, incoming, outgoing = _Handshake(), ssl.MemoryBIO(), ssl.MemoryBIO()
-    with suppress(OSError), socket.create_connection(place, TIMEOUT) as plain:
+    """Do a handshake, then wait up to `linger` seconds for an alert or the end of the connection. Does not raise."""
+    result, incoming, outgoing = _Handshake(), ssl.MemoryBIO(), ssl.MemoryBIO()
+    with suppress(OSError), socket.create_connection(place, TIMEOUT) as connection:
         tls = context.wrap_bio(incoming, outgoing, server_hostname=place[0])
         try:
-            while not seen.done and not seen.closed:
-                seen.done = _step(tls.do_handshake, plain, incoming, outgoing, seen)
-            if seen.done:
-                seen.peer, seen.der = tls.getpeercert(), tls.getpeercert(binary_form=True)
+            while not result.done and not result.closed:
+                result.done = _step(tls.do_handshake, connection, incoming, outgoing, result)
+            if result.done:
+                result.peer, result.der = tls.getpeercert(), tls.getpeercert(binary_form=True)
                 ends = time.monotonic() + linger
-                while not seen.closed and (left := ends - time.monotonic()) > 0:
-                    plain.settimeout(left)
-                    seen.closed = _step(lambda: not tls.read(1), plain, incoming, outgoing, seen) or seen.closed
+                while not result.closed and (remaining := ends - time.monotonic()) > 0:
+                    connection.settimeout(remaining)
+                    result.closed = (
+                        _step(lambda: not tls.read(1), connection, incoming, outgoing, result) or result.closed
+                    )
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError):
-            seen.closed = True
+            result.closed = True
         except ssl.SSLError as error:
-            seen.error = error
-    return seen
+            result.error = error
+    return result
 
 
-def _step(ask: Any, plain: socket.socket, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, seen: _Handshake) -> bool:
-    """Take one step of ours or, if it waits for the server, read what the server says. Return whether the step was
-    done."""
+def _step(
+    step: Any, connection: socket.socket, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, result: _Handshake
+) -> bool:
+    """Take one step of the handshake; if it waits for the server, read what the server sends.
+
+    Return whether the step is done.
+    """
     try:
-        return ask() is not False
+        return step() is not False
     except ssl.SSLWantReadError:
         pass
     finally:
         if outgoing.pending:
-            plain.sendall(outgoing.read())
-    if text := plain.recv(65536):
-        seen.raw += text
-        incoming.write(text)
+            connection.sendall(outgoing.read())
+    if data := connection.recv(65536):
+        result.raw += data
+        incoming.write(data)
     else:
-        seen.closed = True
+        result.closed = True
     return False
 
 
-def _words(reason: str | None) -> str:
+def _readable(reason: str | None) -> str:
     return (reason or "an error without a name").lower().replace("_", " ")
 
 
-def _clock() -> str:
-    return f"if that can't be, set the clock of this machine, which says {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+def _clock_advice() -> str:
+    return f"if it is valid, set the clock of this machine, which says {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"

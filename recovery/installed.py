@@ -1,7 +1,6 @@
-"""What is installed here: the version of this library, and files that are imported in the place of a module that we
-need.
+"""Installed packages: this library's version, and files that shadow a module which this library imports.
 
-Such files have the module's name and lie in the folder of an application.
+A shadowing file has the name of such a module and is in the folder of an application.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ OURS = frozenset({
     "pydantic", "pydantic_core", "pymongo", "redis", "rich", "typer", "typing_extensions",
     "typing_inspection", "tzdata", "tzlocal", "uuid_utils", "vine",
 })  # fmt: skip
-"""Modules of the packages that this library and Celery import."""
+"""Top-level modules of the packages that this library and Celery import."""
 
 
 @lru_cache(maxsize=1)
 def library_version() -> str:
-    """Return the version, as in `0.1.0`; `unknown` if the library runs from a folder that nobody installed."""
+    """Return the version, such as `0.1.0`; `unknown` if the library is not installed as a distribution."""
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:
@@ -32,23 +31,24 @@ def library_version() -> str:
 
 
 def shadowing(folder: Path) -> list[Path]:
-    """Return the files and packages in a folder that have the name of a module of Python's or of one that we need."""
+    """Return the modules and packages in a folder that shadow a module of Python or of our dependencies."""
     names = (sys.stdlib_module_names - set(sys.builtin_module_names)) | OURS
     try:
-        there = sorted(folder.iterdir())
+        entries = sorted(folder.iterdir())
     except OSError:
         return []
     return [
         path
-        for path in there
+        for path in entries
         if path.stem in names
         and ((path.suffix == ".py" and path.is_file()) or (path.name in names and (path / "__init__.py").is_file()))
     ]
 
 
 def advice(folder: Path) -> str:
-    """Return a sentence that names these files and says what to do; nothing if there are none."""
-    if not (found := shadowing(folder)):
+    """Return a sentence that names the shadowing files of a folder and how to fix them; an empty text if there are
+    none."""
+    if not (paths := shadowing(folder)):
         return ""
-    names = ", ".join(path.name for path in found)
+    names = ", ".join(path.name for path in paths)
     return f"{folder} has {names}, imported in the place of Python modules of the same name: rename what is yours"

@@ -1,7 +1,7 @@
-"""What is imported at its first use: names that a package exports, and the parts of an object.
+"""Imports at first use: names that a package exports, and the parts of an object.
 
-A command that asks MongoDB alone, and Spark's executors, then do not wait for the drivers and libraries of the rest of
-a package. A command that reads two collections does not wait for the queries and updates of all others.
+A command that only reads MongoDB, and Spark's executors, then do not load the drivers and libraries of the rest of a
+package. A command that reads two collections does not load the queries and updates of the other collections.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from typing import Any
 
 
 def exported(package: str, modules: Mapping[str, str]) -> Callable[[str], object]:
-    """Return the `__getattr__` of a package that exports names of its modules.
+    """Return the `__getattr__` function of a package that exports names of its modules.
+
+    Type checkers read the same imports under `if TYPE_CHECKING:`. A test compares the two lists.
 
     Args:
         package: The package's `__name__`.
-        modules: Names, with spaces between, by the module that they are imported from. A module's name is that
-            below the package. No name may be a module of the package, which its import would put in the name's place.
-
-    Type checkers read the same imports under `if TYPE_CHECKING:`; a test compares the two.
+        modules: Exported names, separated by spaces, by the module that defines them. Module names are relative to the
+            package. No exported name may equal the name of a module of the package, because the import of that module
+            would replace the exported name.
     """
     homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names.split()}
 
@@ -35,10 +36,15 @@ def exported(package: str, modules: Mapping[str, str]) -> Callable[[str], object
 
 
 class Part:
-    """An attribute that is made when it is first used, and is kept in the object from then on."""
+    """An attribute that is created at its first use and then kept in the object."""
 
     def __init__(self, home: str, arguments: Callable[[Any], tuple[Any, ...]]) -> None:
-        """`home` is the part's class, as `module:Class` below `recovery`; it is made of the `arguments`."""
+        """Declare the part's class and arguments.
+
+        Args:
+            home: The part's class, as `module:Class`, relative to `recovery`.
+            arguments: Returns the arguments of the class, for the object that owns the part.
+        """
         self._module, _, self._class = home.partition(":")
         self._arguments = arguments
         self._name = ""
@@ -49,10 +55,10 @@ class Part:
     def __get__(self, owner: Any, _type: type | None = None) -> Any:
         if owner is None:
             return self
-        made = self._load()(*self._arguments(owner))
-        # Of two threads that make it at once both get the first one: some parts remember what they read. There is no
-        # lock, which a fork could leave locked in the child.
-        return owner.__dict__.setdefault(self._name, made)
+        value = self._load()(*self._arguments(owner))
+        # If two threads create the part at once, both get the first one, because some parts cache what they read.
+        # A lock is not used: a fork could leave it locked in the child.
+        return owner.__dict__.setdefault(self._name, value)
 
     def _load(self) -> Any:
         """Import the part's class."""
@@ -65,8 +71,11 @@ def part(home: str, arguments: Callable[[Any], tuple[Any, ...]]) -> Any:
 
 
 def load_all(owner: type) -> None:
-    """Import the classes of all parts: for programs that fork, whose children then share them. No thread of such a
-    program may import one while it forks: the lock of the import would stay locked in the child."""
-    for found in vars(owner).values():
-        if isinstance(found, Part):
-            found._load()
+    """Import the classes of all parts of a class.
+
+    This is for programs that fork: the children then share the modules. No thread of such a program may import a part
+    while the program forks, because the import lock would stay locked in the child.
+    """
+    for value in vars(owner).values():
+        if isinstance(value, Part):
+            value._load()

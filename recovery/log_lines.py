@@ -1,18 +1,16 @@
-"""Lines of a log: as JSON, of characters that are seen, and not more of one kind than a log should hold.
+"""Log lines: a JSON format, records with only printable characters, and a rate limit for repeated lines.
 
     {"time": "2026-11-23T04:02:11.204Z", "level": "INFO", "logger": "shop.orders", "message": "weighed: 3 kg",
      "actor": "pack", "process": "01a2…", "task": "2d6k…", "attempt": 1, "trace": "4bf9…", "span": "00f0…", "pid": 812}
 
-In JSON a field of which nothing is known is left out. What an attempt runs and its trace are those that
-`recovery.LogContext` has put on the record. An error is in `exception`, its stack with its line breaks; what was
-logged with `extra=` is in `extra`. The texts are as they were logged, not made printable as in the text format: JSON
-has escapes of its own.
+Unknown fields are left out of the JSON. `recovery.LogContext` puts the attempt and its trace on the record. `exception`
+has the error with its stack and line breaks, and `extra` what was logged with `extra=`. Unlike the text format, JSON
+has the texts unchanged, because JSON has escapes of its own.
 
-The formatter is our own, because those of libraries do the short part only: they lose the record if a value of `extra`
-can't be written (`json.dumps` raises), write NaN, which is not JSON, and would take the message in the printable form
-that our records have.
+The formatter is our own, because the formatters of libraries drop a record if a value of `extra` can't be encoded. They
+also write NaN, which is not JSON, and use the message in its printable form.
 
-`Seldom` logs a line now and then, for what others can bring about as often as they like: a log must not fill a disk.
+`Seldom` limits how often a line is logged that others can cause at will, because a log must not fill a disk.
 """
 
 from __future__ import annotations
@@ -29,20 +27,20 @@ from typing import Any
 from recovery.wording import printable, printable_json, printable_lines
 
 _OF_ATTEMPTS = ("actor", "process", "task", "attempt", "trace", "span")
-"""Fields that `LogContext` puts on a record, each as `recovery_` and this name."""
+"""Fields that `LogContext` puts on a record, each with the prefix `recovery_`."""
 
-# Beside those of every record, what others put on each: formatters and Celery.
+# Attributes of every record, and attributes that formatters and Celery add to every record.
 _NOT_EXTRA = {*logging.makeLogRecord({}).__dict__, "message", "asctime", "taskName", "task_name", "task_id"}
 EVERY = 1.0
-"""Seconds between two lines of a kind, unless it is said otherwise."""
+"""Minimum seconds between two lines of one kind, unless a `Seldom` has its own interval."""
 KINDS = 1000
-"""Of so many it is known when they were said last."""
+"""Maximum number of kinds for which a `Seldom` remembers when it last logged a line."""
 LINES = {"recovery_lines": True}
-"""Give this as `extra` to a log call whose message has lines, such as a stack."""
+"""`extra` of a log call whose message has several lines, such as a stack."""
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a log record as one line of JSON. Does not raise."""
+    """A formatter that writes a log record as one line of JSON. It does not raise."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable_json(_object(_fields(record)))
@@ -71,7 +69,7 @@ def _is_extra(name: Any) -> bool:
 
 
 class _Written(str):
-    """A text that is JSON already."""
+    """A text that is already JSON."""
 
     __slots__ = ()
 
@@ -81,19 +79,19 @@ def _object(fields: Iterable[tuple[str, Any]]) -> str:
 
 
 def _json(value: Any) -> str:
-    """Return a value as JSON; one that has no JSON form as the text that it is shown as."""
+    """Return a value as JSON. A value that has no JSON form becomes its `repr` as a text."""
     if isinstance(value, _Written):
         return value
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except Exception:  # no JSON, in itself, too deep, or somebody else's code
+    except Exception:  # not JSON, contains itself, is nested too deeply, or its own code raises
         return json.dumps(_text(value), ensure_ascii=False)
 
 
 def _message(record: logging.LogRecord) -> str:
     try:
-        return logging.LogRecord.getMessage(record).rstrip("\n")  # not that of a PrintableRecord
-    except Exception:  # arguments that don't fit; logging would drop the record, and print a stack
+        return logging.LogRecord.getMessage(record).rstrip("\n")  # PrintableRecord's own method would escape it
+    except Exception:  # arguments don't match the text; logging would drop the record and print a stack
         return f"{_text(record.msg)} % {_text(record.args)}"
 
 
@@ -114,8 +112,10 @@ def _text(value: Any) -> str:
 
 
 def log_json() -> None:
-    """Write what this process logs, from WARNING on, and Python's own warnings, as JSON to stderr, until logging is set
-    up in another way, as Celery does."""
+    """Log WARNING and above, and Python's own warnings, as JSON to stderr.
+
+    This holds until logging is configured in another way, as Celery does.
+    """
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
@@ -123,37 +123,42 @@ def log_json() -> None:
 
 
 class Seldom:
-    """Logs one line of a kind, and then none of that kind for a while; the next line counts those that were left out. A
-    line's kind is its text before its arguments are put in, and what it is `about`. Any thread."""
+    """A logger that logs at most one line of a kind per interval. The next line counts those that were left out.
+
+    The kind of a line is its text before its arguments are inserted, together with `about`. Safe for threads.
+    """
 
     def __init__(self, log: logging.Logger, every: float | None = None) -> None:
         self._log, self._every = log, every
         self._lock = threading.Lock()
-        self._said_at: dict[tuple[str, str], float] = {}
-        self._unsaid: dict[tuple[str, str], int] = {}
+        self._logged_at: dict[tuple[str, str], float] = {}
+        self._skipped: dict[tuple[str, str], int] = {}
 
     def warning(self, message: str, *args: object, about: str = "") -> None:
-        """Log a line, or count it."""
+        """Log a line, or count it as left out if a line of its kind was logged within the interval."""
         kind = (message, about)
         with self._lock:
             now = time.monotonic()
-            if now - self._said_at.get(kind, float("-inf")) < (EVERY if self._every is None else self._every):
-                self._unsaid[kind] = self._unsaid.get(kind, 0) + 1
+            if now - self._logged_at.get(kind, float("-inf")) < (EVERY if self._every is None else self._every):
+                self._skipped[kind] = self._skipped.get(kind, 0) + 1
                 return
-            self._said_at.pop(kind, None)  # the last said stands last
-            self._said_at[kind] = now
-            unsaid = self._unsaid.pop(kind, 0)
-            if len(self._said_at) > KINDS:
-                oldest = next(iter(self._said_at))
-                del self._said_at[oldest]
-                self._unsaid.pop(oldest, None)
-        more = f", and {unsaid:,} more since the last line" if unsaid else ""
-        self._log.warning(f"{message}%s", *args, more, stacklevel=2)
+            self._logged_at.pop(kind, None)  # the dictionary is ordered by the last time of each kind
+            self._logged_at[kind] = now
+            skipped = self._skipped.pop(kind, 0)
+            if len(self._logged_at) > KINDS:
+                oldest = next(iter(self._logged_at))
+                del self._logged_at[oldest]
+                self._skipped.pop(oldest, None)
+        suffix = f", and {skipped:,} more since the last line" if skipped else ""
+        self._log.warning(f"{message}%s", *args, suffix, stacklevel=2)
 
 
 class PrintableRecord(logging.LogRecord):
-    """A log record whose message is one line of characters that are seen. Its stack keeps its lines, as does a message
-    that was logged with `extra=LINES`. All lines but the first are indented, so none can pass for another record."""
+    """A log record whose message is one line of printable characters.
+
+    A stack keeps its lines, and so does a message that was logged with `extra=LINES`. All lines but the first are
+    indented, so that none of them looks like another record.
+    """
 
     recovery_lines = False
 
@@ -164,7 +169,7 @@ class PrintableRecord(logging.LogRecord):
             self.exc_text = _indented(stack)
 
     def getMessage(self) -> str:
-        message = super().getMessage().rstrip("\n")  # Celery ends some of its own with one
+        message = super().getMessage().rstrip("\n")  # some of Celery's messages end with a line break
         return _indented(message) if self.recovery_lines else printable(message)
 
 
@@ -173,5 +178,5 @@ def _indented(text: str) -> str:
 
 
 def log_printable() -> None:
-    """Make all records of this process printable from now on, whichever handler writes them."""
+    """Make all records of this process printable from now on, for all handlers."""
     logging.setLogRecordFactory(PrintableRecord)

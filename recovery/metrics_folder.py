@@ -1,6 +1,6 @@
-"""The folder that a worker's processes keep their counts in: made in the temporary folder, and held by a lock.
+"""The folder with the metric files of a worker's processes: create it in the temporary folder, and hold it with a lock.
 
-Its name has the worker's pid. A worker that starts removes folders that killed workers left behind.
+Its name has the worker's pid. A worker that starts removes the folders that killed workers left behind.
 """
 
 from __future__ import annotations
@@ -17,19 +17,24 @@ from recovery.errors import SettingsError
 from recovery.settings import load
 
 MULTIPROC_DIR = "PROMETHEUS_MULTIPROC_DIR"
-"""Environment variable: the folder in which prometheus-client keeps files of what many processes count."""
+"""Environment variable that names the folder in which prometheus-client keeps the metric files of several processes."""
 FOLDER_PREFIX = "recovery-metrics-"
-"""Folders of this name are made by workers, for themselves. After it comes the pid: by that the next worker knows
-what one that was killed has left."""
+"""Prefix of the folders that workers create for themselves. The worker's pid follows.
+
+By the pid, the next worker recognizes the folder of a killed worker.
+"""
 OFF = 0
-"""The setting `metrics_port` of a worker whose metrics nobody asks for."""
+"""Value of the setting `metrics_port` for a worker that serves no metrics."""
 
 
 def keep_metrics() -> None:
-    """Name a folder in the environment, unless one is named there, or no metrics are served, or none can be made."""
+    """Create a metrics folder and name it in the environment.
+
+    Does nothing if the environment already names a folder, if no metrics are served, or if no folder can be created.
+    """
     if MULTIPROC_DIR not in os.environ and _are_served():
-        with suppress(OSError):  # `why_none` has the reason for whoever serves them
-            os.environ[MULTIPROC_DIR] = _made()
+        with suppress(OSError):  # the server of the metrics reports the reason, from `why_none`
+            os.environ[MULTIPROC_DIR] = _create_folder()
 
 
 def why_none() -> str:
@@ -44,50 +49,55 @@ def why_none() -> str:
 def _are_served() -> bool:
     try:
         return load().metrics_port != OFF
-    except SettingsError:  # the worker will say so, and end
+    except SettingsError:  # the worker reports the error when it starts, and ends
         return False
 
 
-def _made() -> str:
+def _create_folder() -> str:
     temporary = Path(tempfile.gettempdir())
-    for left in temporary.glob(f"{FOLDER_PREFIX}*"):
-        pid = left.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
-        # Our own number, before we made one, was another's: the main process of a container is always 1.
+    for folder in temporary.glob(f"{FOLDER_PREFIX}*"):
+        pid = folder.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
+        # A folder with our own pid is of an earlier process: the main process of a container always has pid 1.
         if pid.isdigit() and (int(pid) == os.getpid() or not Path(f"/proc/{pid}").exists()):
-            _remove_unless_held(left)
+            _remove_unless_held(folder)
     while True:
-        made = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-"))
-        hold(made)
-        if made.exists():  # else another one had taken it for left behind, before it was held
-            return str(made)
+        created = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-"))
+        hold(created)
+        if created.exists():  # otherwise another worker removed it before it was locked
+            return str(created)
 
 
-def _remove_unless_held(left: Path) -> None:
-    """Remove a folder whose worker is gone. One in another container that has this folder in common can't be seen, and
-    lives perhaps. Anybody can put something else under this name into a temporary folder: it is left alone, and not
-    waited for, as opening a FIFO would be."""
+def _remove_unless_held(folder: Path) -> None:
+    """Remove a folder whose worker is gone.
+
+    The worker may live in another container that shares the temporary folder, where its pid is not visible; then it
+    holds the lock. Other users may put something else under this name into a temporary folder. It is left alone, and
+    opened without waiting, because opening a FIFO would block.
+    """
     with suppress(OSError):
-        folder = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(left, ignore_errors=True)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
         finally:
-            os.close(folder)
+            os.close(descriptor)
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that was removed anew. Raises OSError."""
+    """Create a removed folder again. Raise OSError if that fails or the existing folder belongs to another user."""
     try:
         folder.mkdir(0o700)
         hold(folder)
     except FileExistsError:
-        found = folder.lstat()
-        # Anybody may make a folder of this name in a temporary folder.
-        if folder.name.startswith(FOLDER_PREFIX) and not (stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()):
-            raise PermissionError(0, "it belongs to somebody else") from None
+        existing = folder.lstat()
+        # Any user may create a folder of this name in a temporary folder.
+        if folder.name.startswith(FOLDER_PREFIX) and not (
+            stat.S_ISDIR(existing.st_mode) and existing.st_uid == os.geteuid()
+        ):
+            raise PermissionError(0, "it belongs to another user") from None
 
 
 def hold(folder: Path) -> None:
-    """Lock a folder for as long as this process, or one that it forks, lives: other workers leave it alone."""
-    # Not closed: the lock would end with it.
+    """Lock a folder while this process, or a process that it forks, lives. Other workers then do not remove it."""
+    # The descriptor stays open, because closing it would release the lock.
     fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX)

@@ -1,6 +1,6 @@
-"""What the value of a setting may look like: a form for each kind, whose check says what was meant.
+"""Forms of setting values: a type and checks for each kind of setting, with error messages that say what is valid.
 
-Looks at the value alone. Whether a server answers, or a module is there, is found out where it is used.
+Only the value itself is checked. Whether a server answers or a module exists is checked at its first use.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ BROKER_OPTIONS = {
     "ssl_certfile": ".+",
     "ssl_keyfile": ".+",
 }
-"""What Celery's transport and redis-py both take, under one name and with one meaning, and the values."""
+"""Options that Celery's transport and redis-py both accept with the same name and meaning, and patterns of their
+values."""
 
 
 class LogFormat(StrEnum):
-    """How a log is written."""
+    """The format of log lines."""
 
     TEXT = "text"
     JSON = "json"
@@ -69,16 +70,16 @@ def _broker(value: str) -> str:
     if parts is None or not _is_redis(parts):
         raise ValueError(f"must be {BROKER_FORM}")
     if parts.options and parts.scheme == "redis":
-        raise ValueError("has options, and there are none but those of TLS, for rediss://")
-    for name, given in parts.options:
-        if not re.fullmatch(BROKER_OPTIONS.get(name, "(?!)"), given):
-            known = ", ".join(f"{option}={wanted}" for option, wanted in BROKER_OPTIONS.items()).replace(".+", "FILE")
-            raise ValueError(f"has an option that can't be; there are {known}")
+        raise ValueError("has options; only the TLS options are allowed, with rediss://")
+    for name, value_of_option in parts.options:
+        if not re.fullmatch(BROKER_OPTIONS.get(name, "(?!)"), value_of_option):
+            known = ", ".join(f"{option}={pattern}" for option, pattern in BROKER_OPTIONS.items()).replace(".+", "FILE")
+            raise ValueError(f"has an invalid option; the options are {known}")
     return value
 
 
 def _is_redis(parts: Address) -> bool:
-    """Whether an address names one server, and a database by its number."""
+    """Return whether an address is of Redis, with one server and, if any, a database number."""
     is_one = not set(",%") & set(parts.hosts)
     return parts.scheme in ("redis", "rediss") and is_one and re.fullmatch(r"\d{0,4}", parts.path or "") is not None
 
@@ -95,7 +96,7 @@ def _message_key(value: str) -> Secret:
 
 def _database(value: str) -> str:
     if value in ("admin", "config", "local"):
-        raise ValueError("is one of MongoDB's own; take another name")
+        raise ValueError("is one of MongoDB's own databases; choose another name")
     return value
 
 
@@ -124,12 +125,12 @@ def _master(value: str) -> str:
     if not _SPARK_MASTER.fullmatch(value):
         raise ValueError("must be local[*], local[N], yarn, spark://host:port, k8s://host:port or sc://host:port")
     if ";token=" in value:
-        raise ValueError("must have no token, which would be shown: it goes into SPARK_CONNECT_AUTHENTICATE_TOKEN")
+        raise ValueError("must not contain a token, which would be shown; set SPARK_CONNECT_AUTHENTICATE_TOKEN instead")
     return value
 
 
 def _no_switch(value: Any) -> Any:
-    if isinstance(value, bool):  # which Python takes for 0 or 1
+    if isinstance(value, bool):  # Python treats a bool as 0 or 1
         raise ValueError("must be a number")
     return value
 
@@ -149,7 +150,7 @@ def _secret(value: Any) -> Any:
 
 
 class Secret:
-    """A text that is not shown."""
+    """A text that is never shown."""
 
     __slots__ = ("_text",)
 
@@ -172,24 +173,29 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class SettingForm:
-    """What values a setting takes: a type of pydantic-core's, and checks of ours before and after it."""
+    """The valid values of a setting: a type of pydantic-core, with our own checks before and after it."""
 
     base: Mapping[str, Any]
     before: Callable[[Any], Any] | None = None
     after: Callable[[Any], Any] | None = None
 
     def schema(self, limits: Mapping[str, Any], *, or_none: bool) -> Any:
-        """Return the schema of this form within `limits`, such as `ge` and `pattern`."""
-        found: dict[str, Any] = {**self.base, **limits}
+        """Return the pydantic-core schema of this form.
+
+        Args:
+            limits: Limits of pydantic-core, such as `ge` and `pattern`.
+            or_none: Whether None is valid, too.
+        """
+        schema: dict[str, Any] = {**self.base, **limits}
         for kind, check in (("function-after", self.after), ("function-before", self.before)):
             if check is not None:
-                found = {"type": kind, "function": {"type": "no-info", "function": check}, "schema": found}
-        return {"type": "nullable", "schema": found} if or_none else found
+                schema = {"type": kind, "function": {"type": "no-info", "function": check}, "schema": schema}
+        return {"type": "nullable", "schema": schema} if or_none else schema
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredSetting:
-    """One setting: what values it takes, its default, and what it means."""
+    """A setting: its valid values, its default, and its description."""
 
     form: SettingForm
     default: Any
@@ -197,39 +203,46 @@ class DeclaredSetting:
     limits: Mapping[str, Any]
 
     def schema(self) -> Any:
-        """Return the schema of its value."""
+        """Return the pydantic-core schema of the setting, with its default."""
         schema = self.form.schema(self.limits, or_none=self.default is None)
         return {"type": "typed-dict-field", "schema": {"type": "default", "schema": schema, "default": self.default}}
 
     def shown(self, value: Any) -> Any:
-        """Return a value as it may be shown: of an address its scheme and hosts."""
+        """Return a value in the form that may be shown: only the scheme and hosts of an address."""
         return public(value) if self.form in ADDRESSES else value
 
 
 def setting(form: SettingForm, default: Any, *, description: str, **limits: Any) -> Any:
-    """Declare a setting of `Settings`."""
+    """Declare a setting of `Settings`.
+
+    Args:
+        form: The form of its values.
+        default: The default; None also makes None valid.
+        description: The meaning, for docs/settings.md.
+        limits: Limits of pydantic-core, such as `ge` and `pattern`.
+    """
     return DeclaredSetting(form, default, description, limits)
 
 
 def validator(settings: Mapping[str, DeclaredSetting], check: Callable[[dict[str, Any]], object]) -> SchemaValidator:
-    """Return what validates the values of all `settings`, and then by `check` what they are together.
+    """Return the validator of all settings. It checks each value, and then all values together with `check`.
 
-    It is pydantic's validator without its models, whose import takes a third of a short command's time.
+    It is pydantic-core's validator without pydantic's models, because importing these would slow down short commands.
     """
-    fields = {name: found.schema() for name, found in settings.items()}
+    fields = {name: declared.schema() for name, declared in settings.items()}
     return SchemaValidator(
         {
             "type": "function-after",
             "function": {"type": "no-info", "function": check},
             "schema": {"type": "typed-dict", "fields": fields, "extra_behavior": "forbid"},
         },
-        # Input in errors is shown by `settings.load`, which knows what is an address.
+        # `settings.load` adds the input to errors, because it knows which settings are addresses.
         {"title": "Settings", "hide_input_in_errors": True},
     )
 
 
 def as_text(value: Any) -> str:
-    """Return a setting's value as the text of an environment variable."""
+    """Return a setting's value as text for an environment variable."""
     return str(value).lower() if isinstance(value, bool) else str(_secret(value))
 
 
@@ -240,7 +253,7 @@ APP_PATH = SettingForm(_TEXT, after=_app)
 MONGO_URI = SettingForm(_TEXT, after=_mongo)
 BROKER_URL = SettingForm(_TEXT, after=_broker)
 ADDRESSES = (MONGO_URI, BROKER_URL)
-"""Forms of settings that may hold a password."""
+"""Forms of settings that may contain a password."""
 DATABASE_NAME = SettingForm(_TEXT, after=_database)
 MESSAGE_KEY = SettingForm(_TEXT, before=_secret, after=_message_key)
 HOST = SettingForm(_TEXT, after=_host)

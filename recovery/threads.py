@@ -1,9 +1,8 @@
-"""Threads that work in the background of a program.
+"""Background threads of a program, and services that run in them.
 
-A system that has no thread to give now may have one later. So for a thread that begins when there is first work for it
-(`ServiceThread.begin`), it is no error that none could be begun: the next work tries again. Until then the caller does
-the work itself, or leaves it to its deadline. A service that a program can't do without is started with
-`ServiceThread.start`, which raises.
+The system may refuse a new thread now and allow one later. `ServiceThread.begin` starts a thread when there is first
+work for it; a refused thread is no error, because the next work tries again. Until then the caller does the work
+itself, or leaves it to its deadline. `ServiceThread.start` is for services that a program can't do without; it raises.
 """
 
 from __future__ import annotations
@@ -19,40 +18,41 @@ from recovery.log_lines import Seldom
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
-_said = Seldom(log, every=60.0)
+_limited_log = Seldom(log, every=60.0)
 
 RETRY = 1.0
-"""Seconds until a step that failed runs again, unless its service decides otherwise."""
+"""Seconds until a failed step runs again, unless its service decides otherwise."""
 
 
 def try_start(thread: threading.Thread) -> bool:
-    """Start a thread. Return whether the system had one. Does not raise."""
+    """Start a thread. Return whether the system allowed it. Does not raise."""
     try:
         thread.start()
-    except RuntimeError as error:  # no more threads for this user, or container, just now
-        _said.warning("no thread for %s (%s)", thread.name, error)
+    except RuntimeError as error:  # this user or container may start no more threads now
+        _limited_log.warning("no thread for %s (%s)", thread.name, error)
         return False
     return True
 
 
 def poll(look: Callable[[], T], timeout: float, every: float) -> T:
-    """Call `look` every `every` seconds until its result is true or `timeout` seconds are over. Return that result."""
+    """Call `look` every `every` seconds until its result is true or `timeout` seconds have passed. Return the last
+    result."""
     deadline, pause = time.monotonic() + timeout, threading.Event()
-    while not (found := look()) and time.monotonic() < deadline:
+    while not (result := look()) and time.monotonic() < deadline:
         pause.wait(every)
-    return found
+    return result
 
 
 class ServiceThread:
-    """A daemon thread that runs a step again and again, until it is stopped.
+    """A daemon thread that runs a step repeatedly until it is stopped.
 
     `step` returns the seconds until it runs again, or None to run only when it is woken. If it raises an error,
-    `failed` is called with the error and returns the same. By default the error is logged, at most once a minute, and
-    the step runs again after RETRY seconds. So no error ends the thread.
+    `failed` is called with the error, and returns the same. By default the error is logged, at most once a minute, and
+    the step runs again after RETRY seconds. Therefore no error ends the thread.
 
-    A wake-up is never lost: one that comes while the step runs makes it run once more. `apart` is the least number of
-    seconds between two steps, however often it is woken. The first step runs `first` seconds after the start, or when
-    it is woken if that is None.
+    A wake-up is never lost: if one comes while the step runs, the step runs once more. `apart` is the minimum number of
+    seconds between two steps, however often the service is woken. The first step runs `first` seconds after the start;
+    if `first` is None, it runs when the service is woken.
 
     A thread does not survive a fork. In the child the service does not run until `start` or `begin` is called there.
     """
@@ -73,12 +73,12 @@ class ServiceThread:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin, in a program that can't do without this service. Raises RuntimeError if the system has no thread."""
+        """Start a service that the program can't do without. Raise RuntimeError if the system allows no thread."""
         if not self.begin():
             raise RuntimeError(f"no thread can be started for {self._name}")
 
     def begin(self) -> bool:
-        """Begin unless the service runs already. Return whether it runs. Does not raise."""
+        """Start the service unless it runs already. Return whether it runs. Does not raise."""
         if self._thread is not None and self._thread.is_alive():
             return True
         with self._lock:
@@ -88,20 +88,20 @@ class ServiceThread:
             return self._thread is not None
 
     def wake(self) -> None:
-        """Have the step run soon. Does not wait. Any thread."""
+        """Make the step run soon. Does not wait. Safe for threads."""
         self._woken.set()
 
     @property
     def is_ending(self) -> bool:
-        """Whether the service was told to stop. A step that takes long looks at this in between."""
+        """Whether the service was asked to stop. A long step checks this from time to time."""
         return self._ending.is_set()
 
     def pause(self, seconds: float) -> bool:
-        """Wait within a step. Return True at once when the service is told to stop."""
+        """Wait within a step. Return True as soon as the service is asked to stop."""
         return self._ending.wait(seconds)
 
     def stop(self, timeout: float | None = 0.0) -> None:
-        """Run no further step, and wait up to `timeout` seconds for the one that runs; None: until it ends."""
+        """Run no further step, and wait up to `timeout` seconds for the running step; None waits until it ends."""
         self._ending.set()
         self._woken.set()
         thread = self._thread
@@ -132,5 +132,5 @@ class ServiceThread:
 
     def _log_failure(self, error: Exception) -> float:
         text = "%s failed (%s: %s); it runs again in %g s"
-        _said.warning(text, self._name, type(error).__name__, error, RETRY, about=self._name)
+        _limited_log.warning(text, self._name, type(error).__name__, error, RETRY, about=self._name)
         return RETRY

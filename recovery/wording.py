@@ -1,13 +1,12 @@
-"""How values are written for people: durations (`90s`, `10m`), counts (`1 task`, `2 tasks`), and stored text.
+"""Formats of values for people: durations (`90s`, `10m`), counts (`1 task`, `2 tasks`), and stored text.
 
-Durations have one form for settings, options and output, and are read from it as well.
+Settings, options and output use the same form of durations, both to read and to write.
 
-Stored text (ids, names, errors and their stacks) is whatever somebody gave. On a terminal an escape sequence clears
-the screen or rewrites what stands above, a line break in a log is a line that nobody wrote, and what is not seen (an
-override of the writing direction, a space of no width) makes one name look like another. So `printable` writes each
-such character as Python writes it in a literal: `\\x1b`, `\\u202e`. This form is for reading; JSON output has the text
-itself. It is applied where text leaves us: by the consoles of `recovery.cli.output`, and by `log_lines` to all that is
-logged.
+Stored text (ids, names, errors and their stacks) may contain any character. On a terminal, an escape sequence can clear
+the screen or overwrite earlier lines. In a log, a line break fakes a line. Invisible characters, such as a change of
+the writing direction or a zero-width space, make one name look like another. Therefore `printable` escapes all such
+characters as in a Python literal: `\\x1b`, `\\u202e`. This form is for people only; JSON output has the text unchanged.
+It is applied at output, by the consoles of `recovery.cli.output` and by `log_lines` for all log records.
 """
 
 from __future__ import annotations
@@ -16,35 +15,41 @@ import re
 from pathlib import Path
 
 UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-"""{unit: seconds}, the longest first."""
+"""{unit: seconds}, the longest unit first."""
 
 EXAMPLES = "90, 90s, 10m, 2h or 1d"
 
 _NUMBER = r"[0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20}"
 _DURATION = re.compile(rf"\+?({_NUMBER})([eE][+-]?[0-9]{{1,2}})?({'|'.join(UNITS)})?")
 _DIGITS = 6
-"""After the point: records keep milliseconds, and what is measured is no more exact than microseconds."""
-# Letters and marks by their category, and yet nothing that is seen (Unicode's Default_Ignorable_Code_Point).
+"""Digits after the decimal point. Records store milliseconds, and measured times are accurate to microseconds at best.
+"""
+# Invisible characters that Unicode classifies as letters or marks (Default_Ignorable_Code_Point).
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 _QUOTED = re.compile(r"""(?s)\s*(['"]).*\1\s*""")
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds of a text: a number, and a unit (`ms`, `s`, `m`, `h`, `d`) unless it is seconds. The caller
-    checks bounds.
+    """Return the seconds of a text: a number, optionally with a unit (`ms`, `s`, `m`, `h`, `d`). The default unit is
+    seconds.
 
-    Raises ValueError, which says what is right, for any other text: also for a negative number, `inf` and `nan`.
+    The caller checks bounds.
+
+    Raises:
+        ValueError: The text is anything else, for example negative, `inf` or `nan`. The message says what is valid.
     """
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
         raise ValueError(f"must be a duration, for example {EXAMPLES}")
-    number, exponent, unit = found.groups()
+    number, exponent, unit = match.groups()
     return float(f"{number}{exponent or ''}") * UNITS[unit or "s"]
 
 
 def show_duration(seconds: float) -> str:
-    """Return the exact duration, as `parse_duration` reads it: in the longest unit that leaves a whole number (`2h`,
-    `90m`, `90s`), else in seconds (`0.25s`)."""
+    """Return the exact duration in the form that `parse_duration` reads.
+
+    The unit is the longest one that gives a whole number (`2h`, `90m`, `90s`), otherwise seconds (`0.25s`).
+    """
     for unit in ("d", "h", "m"):
         if seconds and seconds % UNITS[unit] == 0:
             return f"{seconds / UNITS[unit]:.0f}{unit}"
@@ -52,7 +57,7 @@ def show_duration(seconds: float) -> str:
 
 
 def show_age(seconds: float | None) -> str:
-    """Return about how long, as a person says it: 0.4s, 12s, 3m, 5h, 2d; a dash for None."""
+    """Return an approximate duration, such as 0.4s, 12s, 3m, 5h or 2d; a dash for None."""
     if seconds is None:
         return "–"
     for unit in ("d", "h", "m"):
@@ -62,20 +67,24 @@ def show_age(seconds: float | None) -> str:
 
 
 def _plain(seconds: float) -> str:
-    """Return a number without an exponent, and without zeros at its end."""
+    """Return a number without an exponent and without trailing zeros."""
     return f"{seconds:.{_DIGITS}f}".rstrip("0").rstrip(".") or "0"
 
 
 def count(number: int, what: str) -> str:
-    """Return a number with what it counts: 1 task, 2 tasks. `what` is in the singular, and its plural ends with s or
-    es."""
+    """Return a number with its unit: 1 task, 2 tasks.
+
+    Args:
+        number: The number.
+        what: The unit in the singular. Its plural must end with s, or with es if the singular ends with s.
+    """
     if number == 1:
         return f"1 {what}"
     return f"{number:,} {what}{'es' if what.endswith('s') else 's'}"
 
 
 def printable(text: object, most: int | None = None) -> str:
-    """Return a text on one line, of characters that are seen; cut after `most` of them."""
+    """Return a text on one line, with only printable characters, and cut after `most` characters."""
     shown = str(text)
     if most is not None and len(shown) > most:
         shown = f"{shown[:most]}…"
@@ -85,34 +94,38 @@ def printable(text: object, most: int | None = None) -> str:
 
 
 def printable_lines(text: object) -> str:
-    """Return a text of characters that are seen, with its line breaks and tabs, for texts that are meant to have
-    lines."""
+    """Return a text with only printable characters, line breaks and tabs. It is for texts that have several lines."""
     return "\n".join("\t".join(map(printable, line.split("\t"))) for line in str(text).split("\n"))
 
 
 def printable_json(text: str) -> str:
-    """Return a JSON text of the same value, of characters that are seen. `text` was written with its letters as they
-    are."""
+    """Return a JSON text with the same value and only printable characters.
+
+    Args:
+        text: A JSON text that was written without escaping non-ASCII characters.
+    """
     if text.isprintable() and not _INVISIBLE.search(text):
         return text
-    return "".join(json_escape(one) if _character(one) != one else one for one in text)
+    return "".join(json_escape(character) if _character(character) != character else character for character in text)
 
 
 def json_escape(character: str) -> str:
-    """`\\uXXXX`, as JSON has it: two of them past the first 65,536 characters."""
+    """Return a character as JSON's `\\uXXXX`; as two of them if it is beyond the first 65,536 characters."""
     units = character.encode("utf-16-be", errors="surrogatepass")
-    return "".join(f"\\u{units[place : place + 2].hex()}" for place in range(0, len(units), 2))
+    return "".join(f"\\u{units[start : start + 2].hex()}" for start in range(0, len(units), 2))
 
 
-def _character(one: str) -> str:
-    if one.isprintable() and not _INVISIBLE.match(one):
-        return one
-    return one.encode("unicode_escape", errors="surrogatepass").decode()
+def _character(character: str) -> str:
+    if character.isprintable() and not _INVISIBLE.match(character):
+        return character
+    return character.encode("unicode_escape", errors="surrogatepass").decode()
 
 
 def unseen(value: object) -> str:
-    """Return what the author of a wrong text may not see in it, and what to do, as a sentence that follows another
-    one."""
+    """Return a sentence about an invisible mistake in a wrong text, and how to correct it. It follows another sentence.
+
+    An empty text means that no such mistake was found.
+    """
     text = str(value) if isinstance(value, str | Path) else ""
     if "\r" in text:
         return ". It has a carriage return: save the file that it comes from with Unix line ends (LF)"

@@ -68,7 +68,7 @@ def test_what_can_be_read_in_two_ways_takes_no_time() -> None:
 def test_what_a_driver_says(text: str, address: str, is_told: bool) -> None:
     said = told(ValueError(text), address)
     assert is_told == (said == text)
-    assert is_told or said.startswith("ValueError (its text is not shown, since it repeats a part of the address")
+    assert is_told or said.startswith("ValueError (its text is not shown, because it repeats a part of the address")
 
 
 def test_an_option_whose_value_is_to_blame_is_named_without_it() -> None:

@@ -162,7 +162,7 @@ WRONG = [
     *(("spark_master", value, "must be local") for value in ("", "local[0]", "local[", "http://h", "spark://")),
     *(("broker_url", value, "must be redis://") for value in ("unix:///x", "redis://", "redis://a,b", "redis://h/x")),
     ("broker_url", "redis://h?nosuch=1", "has options"),
-    ("broker_url", "rediss://h?nosuch=1", "there are ssl_cert_reqs="),
+    ("broker_url", "rediss://h?nosuch=1", "the options are ssl_cert_reqs="),
     ("mongo_uri", "mongodb://h:abc/", "must be mongodb://"),
     ("mongo_uri", "mongodb://[::1", "must be mongodb://"),
     ("mongo_uri", "mongodb://[:::::]", "must be mongodb://"),

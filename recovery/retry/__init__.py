@@ -1,9 +1,9 @@
-"""Retry: whether what failed is tried again, when, and until when. Two documents, made one.
+"""Retry: decides whether a failed attempt or call is retried, when, and until when. It combines two designs.
 
-Hive's replication retry gives the classes of errors (`codes`), the policy (`policy`) and its cycle; Couchbase's SDK RFC
-49 the reasons (`reasons`), requests and strategies (`strategies`) and the orchestrator (`orchestrator`). A
-`catalogue` maps an error to both, a code and a reason; `catalogues` are those that are shipped. `explain` answers
-what would become of an error. Pure: no driver is imported, and nothing is asked of a server.
+Hive's replication retry defines the classes of errors (`codes`) and the policy with its cycles (`policy`). RFC 49 of
+Couchbase's SDKs defines the reasons (`reasons`), requests and strategies (`strategies`) and the orchestrator
+(`orchestrator`). A `catalogue` maps an error to a code of the first and a reason of the second; `catalogues` has the
+shipped ones. `explain` shows how an error would be handled. Pure: it imports no driver and asks no server.
 """
 
 from __future__ import annotations

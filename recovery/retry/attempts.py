@@ -1,10 +1,10 @@
-"""A task whose attempt failed, as a request: whether it is tried again, when, and what of that stands in its record.
+"""Retry of a task whose attempt failed: whether it is retried, when, and which retry state its record keeps.
 
     settings of the task, its actor and its process type → policy; error → code and reason; both → verdict
 
-Here the two documents meet: the orchestrator of RFC 49 decides, by a strategy that is Hive's policy unless the actor
-has one of its own; the cycle of one error is Hive's, and so is its total duration. Pure: what is to be written is
-returned, and whoever writes it logs it.
+This module combines the two designs. The orchestrator of RFC 49 decides, with Hive's policy as its strategy unless the
+actor has its own. The cycle of an error and its total duration are Hive's. Pure: the caller writes and logs what this
+module returns.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from recovery.retry.strategies import Durable, RetryStrategy, may_be_sent_again
 from recovery.wording import show_duration
 
 CODES = 16
-"""Error codes of a task whose cycles are kept, at most. A further code goes on with the oldest cycle, so that a task
-with a new code at each attempt ends as well."""
+"""Maximum number of a task's error codes whose cycles are kept.
+
+A further code continues the oldest cycle. Otherwise a task with a new code at each attempt would never end.
+"""
 
 
 class RetryRefusal(StrEnum):
-    """Why what failed is not tried again; label of a metric."""
+    """Why a failed attempt is not retried; the label of a metric."""
 
     NOT_RETRIABLE = "not_retriable"
     NOT_IDEMPOTENT = "not_idempotent"
@@ -42,26 +44,26 @@ class RetryRefusal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Under which a task is tried again: what it says itself, what its actor says, and what its process type says."""
+    """The terms under which a task is retried, from the task, its actor and its process type."""
 
     idempotent: bool
     options: tuple[RetryOptions, ...]
-    """The nearest to the task first."""
+    """Retry settings, those nearest to the task first."""
     strategy: RetryStrategy | None = None
-    """The actor's own; without one it is the policy."""
+    """The actor's own strategy; None if the policy decides."""
     context: Mapping[str, Any] = field(default_factory=dict)
     remaining: float | None = None
-    """Seconds until the task's time as a whole is over."""
+    """Seconds until the task_timeout ends the task; None if it has none."""
 
     @property
     def enabled(self) -> bool:
-        """Whether anything is tried again at all."""
-        return next((one.enabled for one in self.options if one.enabled is not None), True)
+        """Whether retries are enabled at all."""
+        return next((options.enabled for options in self.options if options.enabled is not None), True)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What becomes of a failed attempt: a retry after `delay` seconds, with what is to be kept of it; or none, and
+    """What happens after a failed attempt: a retry after `delay` seconds with the `state` to store, or a `refusal` and
     why."""
 
     delay: float = 0.0
@@ -72,7 +74,7 @@ class Answer:
 
 @dataclass(slots=True)
 class FailedAttempt:
-    """An attempt of a task that failed: a request that may be tried again (`request.Request`)."""
+    """A failed attempt of a task, as a request that may be retried (`strategies.Request`)."""
 
     name: str
     idempotent: bool
@@ -90,26 +92,35 @@ class FailedAttempt:
 
 
 async def answer(decision: Decision, error: ErrorInfo, found: Classified, terms: Terms, now: datetime) -> Answer:
-    """What becomes of an attempt of this decision, as it was claimed, that failed at `now` with `error`, which is what
-    was `found`. Does not raise: a strategy that does refuses."""
+    """Return whether and when a failed attempt is retried. Does not raise.
+
+    If the strategy raises, the attempt is not retried.
+
+    Args:
+        decision: The decision as it was claimed for the attempt.
+        error: The error, as it is stored.
+        found: The classified error.
+        terms: The terms of the task.
+        now: When the attempt failed.
+    """
     code, reason = found.code, found.reason
     if not terms.enabled and not reason.always_retry:
         return Answer(refusal=RetryRefusal.OFF, why="retry is off")
     if not found.is_retriable:
         why = "no catalogue knows it" if code is GENERIC_ERROR else f"{code.name} is {code.error_class}"
         return Answer(refusal=RetryRefusal.NOT_RETRIABLE, why=why)
-    policy, held = Backoff.of(*terms.options), decision.retry
-    before = _before(held, code.number)
+    policy, state = Backoff.of(*terms.options), decision.retry
+    previous = _previous_cycle(state, code.number)
     cycle = Cycle(code.number)
-    if before is not None:
-        cycle = Cycle(code.number, before.retries, max(0.0, (now - before.since).total_seconds()))
+    if previous is not None:
+        cycle = Cycle(code.number, previous.retries, max(0.0, (now - previous.since).total_seconds()))
     request = FailedAttempt(
         name=f"{decision.actor} {decision.id} attempt {decision.attempts}",
         idempotent=terms.idempotent or found.is_idempotent,
         retry_strategy=terms.strategy or Durable(policy),
-        retry_attempts=held.count if held is not None else 0,
+        retry_attempts=state.count if state is not None else 0,
         cycle_retries=cycle.retries,
-        retry_reasons=frozenset(REASONS[name] for name in (held.reasons if held else ()) if name in REASONS),
+        retry_reasons=frozenset(REASONS[name] for name in (state.reasons if state else ()) if name in REASONS),
         remaining=terms.remaining,
         context=terms.context,
     )
@@ -118,7 +129,7 @@ async def answer(decision: Decision, error: ErrorInfo, found: Classified, terms:
         if not (reason.always_retry or may_be_sent_again(request, reason)):
             return Answer(refusal=RetryRefusal.NOT_IDEMPOTENT, why=f"{reason.meaning}, and it is not idempotent")
         return Answer(refusal=RetryRefusal.STRATEGY, why=ruling.why)
-    # A server that says when it is to be asked again knows better than any policy.
+    # If the server says when to ask again, the policy must not ask earlier.
     delay = max(ruling.delay, found.retry_after or 0.0)
     if cycle.seconds + delay > policy.total:
         total = show_duration(policy.total)
@@ -128,22 +139,22 @@ async def answer(decision: Decision, error: ErrorInfo, found: Classified, terms:
     if ruling.verdict is Verdict.CANCEL or (terms.remaining is not None and delay >= terms.remaining):
         return Answer(refusal=RetryRefusal.DEADLINE, why="its task_timeout comes before the next retry")
     request.note_retry(reason)
-    return Answer(delay, _state(decision, error, request, policy, now, found, before))
+    return Answer(delay, _state(decision, error, request, policy, now, found, previous))
 
 
-def _cycles(held: RetryState | None) -> list[RetryCycle]:
-    """The cycles of all codes that a task has had, one for each, the oldest first."""
-    if held is None:
+def _cycles(state: RetryState | None) -> list[RetryCycle]:
+    """Return the cycles of all of a task's error codes, one for each code, the oldest first."""
+    if state is None:
         return []
-    last = RetryCycle(code=held.code, retries=held.cycle, since=held.since)
-    return sorted([*(one for one in held.cycles if one.code != held.code), last], key=lambda one: one.since)
+    last = RetryCycle(code=state.code, retries=state.cycle, since=state.since)
+    return sorted([*(cycle for cycle in state.cycles if cycle.code != state.code), last], key=lambda cycle: cycle.since)
 
 
-def _before(held: RetryState | None, code: int) -> RetryCycle | None:
-    """The cycle that a failure with this code goes on with; None: it begins one."""
-    cycles = _cycles(held)
+def _previous_cycle(state: RetryState | None, code: int) -> RetryCycle | None:
+    """Return the cycle that a failure with this code continues; None if it begins a new one."""
+    cycles = _cycles(state)
     oldest = cycles[0] if len(cycles) >= CODES else None
-    return next((one for one in cycles if one.code == code), oldest)
+    return next((cycle for cycle in cycles if cycle.code == code), oldest)
 
 
 def _state(
@@ -152,11 +163,11 @@ def _state(
     request: FailedAttempt,
     policy: Backoff,
     now: datetime,
-    found: Classified,
-    before: RetryCycle | None,
+    classified: Classified,
+    previous: RetryCycle | None,
 ) -> RetryState:
-    # A cycle is as old as its `Cycle`: 0 s where a record says that it began later than now.
-    since = min(before.since, now) if before is not None else now
+    # As in `Cycle`, the age is 0 s if a record says that the cycle began after now.
+    since = min(previous.since, now) if previous is not None else now
     assert decision.pass_key is not None, "a claimed decision has a pass"
     return RetryState(
         count=request.retry_attempts,
@@ -166,12 +177,12 @@ def _state(
         failed_at=now,
         attempt=decision.attempts,
         pass_key=decision.pass_key,
-        code=found.code.number,
-        reason=found.reason.name,
+        code=classified.code.number,
+        reason=classified.reason.name,
         kind=error.kind,
         message=error.message,
         reasons=tuple(sorted(reason.name for reason in request.retry_reasons)),
-        cycles=tuple(one for one in _cycles(decision.retry) if one != before),
+        cycles=tuple(cycle for cycle in _cycles(decision.retry) if cycle != previous),
     )
 
 

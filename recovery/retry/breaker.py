@@ -1,12 +1,13 @@
-"""A circuit breaker: after failures in a row a server is left alone for a while, so that one which comes back is not
-trampled (RFC 49, CIRCUIT_BREAKER_OPEN).
+"""Circuit breaker: after several failures in a row a server gets no calls for a while (RFC 49, CIRCUIT_BREAKER_OPEN).
+
+A server that comes back is then not overloaded at once.
 
     closed      all calls go through; `failures` in a row open it
-    open        none does, for `pause` seconds; each time it opens again for twice as long, up to `longest_pause`
-    half open   one does, a trial: its success closes the breaker, its failure opens it again
+    open        no call goes through for `pause` seconds; the pause doubles each time, up to `longest_pause`
+    half open   one trial call goes through: its success closes the breaker, its failure opens it again
 
-A trial that has no end does not stand for the server for ever: after `trial` seconds there is another one. A call that
-failed, and had begun before another one was answered, says how the server was then: it does not count.
+If a trial does not end within `trial` seconds, the next call is a trial, too. A failed call that began before another
+call was answered does not count, because it only shows the server's earlier state.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 Judge = Callable[[Exception], bool | None]
-"""What an error says of the server: True that it is away, False that it answers, None nothing."""
+"""What an error shows about the server: True that it is away, False that it answers, None nothing."""
 
 
 class State(StrEnum):
-    """How a breaker is."""
+    """The state of a circuit breaker."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -37,7 +38,8 @@ class State(StrEnum):
 
 
 class CircuitOpen(RecoveryError):
-    """Nothing was sent: the server has failed a moment ago. `left` are the seconds until there may be a trial."""
+    """The call was not sent, because the server has failed a moment ago. `left` is the seconds until a trial is
+    allowed."""
 
     def __init__(self, message: str, left: float) -> None:
         super().__init__(message)
@@ -45,8 +47,7 @@ class CircuitOpen(RecoveryError):
 
 
 class CircuitBreaker:
-    """One for each server. Safe for threads, and not to be carried over a fork. While it is closed and nothing fails, a
-    call costs half a microsecond."""
+    """A circuit breaker for one server. Safe for threads, but not usable in a forked child."""
 
     def __init__(
         self,
@@ -59,7 +60,17 @@ class CircuitBreaker:
         clock: Callable[[], float] = time.monotonic,
         changed: Callable[[State], object] = lambda _: None,
     ) -> None:
-        """`changed` is told when it opens, and when it closes; not of trials that fail."""
+        """Create a closed breaker.
+
+        Args:
+            name: The server's name in the log.
+            failures: Failures in a row that open the breaker.
+            pause: Seconds for which it is open the first time.
+            longest_pause: Maximum seconds for which it is open; the same as `pause` if None.
+            trial: Seconds after which another trial is allowed if a trial has not ended.
+            clock: Returns the time in seconds.
+            changed: Called when the breaker opens and when it closes, but not after a failed trial.
+        """
         self.name = name
         self._failures, self._pause, self._longest = failures, pause, max(pause, longest_pause or pause)
         self._trial, self._clock, self._changed = trial, clock, changed
@@ -74,21 +85,30 @@ class CircuitBreaker:
             return self._state()
 
     def note_away(self) -> None:
-        """Count a failure that was seen without a call. Does nothing while it is open."""
+        """Count a failure that was detected without a call. Does nothing while the breaker is open."""
         if self._open_until is None:
             self._note_failure(self._clock(), is_trial=False)
 
     def call(self, step: Callable[[], T], judge: Judge = lambda _: True, *, always: bool = False) -> T:
-        """What `step` gives. Raises CircuitOpen where it is not sent; it is `always` sent where it has to be."""
-        begun = self._clock()
-        is_trial = not always and self._open_until is not None and self._admit(begun)
+        """Call `step` and return its result.
+
+        Args:
+            step: The call to the server.
+            judge: Says what an error of `step` shows about the server.
+            always: Whether to call `step` even if the breaker is open.
+
+        Raises:
+            CircuitOpen: The breaker is open, so `step` was not called.
+        """
+        started_at = self._clock()
+        is_trial = not always and self._open_until is not None and self._admit(started_at)
         try:
-            done = step()
+            result = step()
         except Exception as error:
-            away = judge(error)
-            if away is True:
-                self._note_failure(begun, is_trial)
-            elif away is False:
+            is_away = judge(error)
+            if is_away is True:
+                self._note_failure(started_at, is_trial)
+            elif is_away is False:
                 self._note_answer()
             elif is_trial:
                 self._end_trial()
@@ -98,7 +118,7 @@ class CircuitBreaker:
                 self._end_trial()
             raise
         self._note_answer()
-        return done
+        return result
 
     def _state(self) -> State:
         if self._open_until is None:
@@ -106,24 +126,24 @@ class CircuitBreaker:
         return State.OPEN if self._clock() < self._open_until else State.HALF_OPEN
 
     def _admit(self, now: float) -> bool:
-        """Whether this call is a trial. Raises CircuitOpen."""
+        """Return whether this call is a trial. Raise CircuitOpen if it must not be sent."""
         with self._lock:
             if self._open_until is None:
                 return False
             if now < self._open_until or now < self._trying_until:
-                told = f"{self.name}: not asked, since it failed ({self._failed} in a row)"
-                raise CircuitOpen(told, max(0.0, self._open_until - now))
+                message = f"{self.name}: not called, because it failed ({self._failed} in a row)"
+                raise CircuitOpen(message, max(0.0, self._open_until - now))
             self._trying_until = now + self._trial
             return True
 
     def _end_trial(self) -> None:
-        """Nobody knows how it ended: the next call is another one."""
+        """End a trial without a verdict: the next call is a new trial."""
         with self._lock:
             self._trying_until = float("-inf")
 
     def _note_answer(self) -> None:
         self._answered_at = self._clock()
-        if not self._failed:  # without the lock, since that is nearly always so
+        if not self._failed:  # checked without the lock, because this is nearly always so
             return
         with self._lock:
             was_open, self._open_until = self._open_until is not None, None
@@ -135,11 +155,11 @@ class CircuitBreaker:
             )
             self._changed(State.CLOSED)
 
-    def _note_failure(self, begun: float, is_trial: bool) -> None:
+    def _note_failure(self, started_at: float, is_trial: bool) -> None:
         with self._lock:
             if is_trial:
                 self._trying_until = float("-inf")
-            elif begun < self._answered_at:
+            elif started_at < self._answered_at:
                 return
             self._failed += 1
             now, opens = self._clock(), self._open_until is None
@@ -150,8 +170,8 @@ class CircuitBreaker:
             self._reopened += 1
             if opens:
                 self._opened_at = now
-        told = "%s: circuit breaker %s for %g s: failures in a row: %d"
-        log.log(logging.WARNING if opens else logging.DEBUG, told, self.name, "open" if opens else "open again", pause,
-                self._failed)  # fmt: skip
+        message = "%s: circuit breaker %s for %g s: failures in a row: %d"
+        log.log(logging.WARNING if opens else logging.DEBUG, message, self.name, "open" if opens else "open again",
+                pause, self._failed)  # fmt: skip
         if opens:
             self._changed(State.OPEN)

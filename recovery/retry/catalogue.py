@@ -1,8 +1,8 @@
-"""Catalogues: which errors mean what. An entry says by which signs it knows an error, its code, and its reason.
+"""Catalogues: which errors have which meaning. An entry has the signs of an error, its code, and its reason.
 
-An error is judged by itself, then by what it was raised from. An error raised while another one was being handled says
-nothing of that other one: a bug in an `except` block is a bug. A group is retriable if all of its errors are. What no
-catalogue knows is GENERIC_ERROR, which is not retriable.
+An error is classified by itself, then by the error that it was raised from. The error that was being handled when
+another one was raised does not count: a bug in an `except` block is a bug. A group is retriable if all of its errors
+are. An error that no catalogue knows is GENERIC_ERROR, which is not retriable.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from recovery.retry.reasons import SERVICE_RESPONSE_CODE_INDICATED, UNKNOWN, Rea
 from recovery.retry.signs import Signs, signs_of
 
 MAX_CAUSES = 20
-"""Errors of one chain of causes that are examined."""
+"""Maximum number of errors in a chain of causes that are examined."""
 MAX_MEMBERS = 100
-"""Errors of one group that are examined, with those of the groups in it."""
+"""Maximum number of errors in a group, with its nested groups, that are examined."""
 MAX_GROUPS = 2
-"""Groups behind each other that are examined: a group may be the cause of an error of another group, or of its own."""
+"""Maximum number of groups in a chain that are examined. A group may be the cause of an error in another group, or in
+itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One kind of error. All signs that are given have to be there; of several numbers, labels or statuses one.
+    """One kind of error. All given kinds of signs must match; of several numbers, labels or statuses, one must match.
 
-    Raises InputError for a retriable code with the reason UNKNOWN, because what is unknown is never retried (RFC 49,
-    'RetryReason').
+    Raises:
+        InputError: The code is retriable but the reason is UNKNOWN, which is never retried (RFC 49, 'RetryReason').
     """
 
     code: ErrorCode
@@ -40,17 +41,18 @@ class Entry:
     labels: frozenset[str] = frozenset()
     statuses: frozenset[int] = frozenset()
     pattern: str | None = None
-    """A regular expression that is searched in the text."""
+    """A regular expression that is searched for in the text."""
     service: str | None = None
-    """The service of a server that has several, as in `Signs.service`."""
+    """The service that answered, if the server has several; as in `Signs.service`."""
     applies: Callable[[Signs], bool] | None = None
-    """A further condition."""
+    """A further condition on the signs."""
 
     def __post_init__(self) -> None:
         if self.reason is UNKNOWN and self.code.error_class is ErrorClass.RETRIABLE:
             raise InputError(
-                f"{self.code.name}: its code {self.code.number} is retriable, and its reason UNKNOWN, which is never "
-                "retried; give a reason, such as SERVICE_NOT_AVAILABLE or TIMEOUT_IN_FLIGHT, or a code from 40000 on"
+                f"{self.code.name}: its code {self.code.number} is retriable, but its reason is UNKNOWN, which is "
+                "never retried; give a reason, such as SERVICE_NOT_AVAILABLE or TIMEOUT_IN_FLIGHT, or a code from "
+                "40000 on"
             )
 
     def matches(self, signs: Signs) -> bool:
@@ -67,63 +69,72 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The errors of one kind of server or library. The first entry that matches counts. Raises InputError for entries
-    that contradict each other."""
+    """The errors of one kind of server or library. The first entry that matches an error counts.
+
+    Raises:
+        InputError: Two entries contradict each other, or an entry has no sign.
+    """
 
     name: str
     entries: tuple[Entry, ...]
     error_map: ErrorMap | None = None
-    """What the server itself says of those of its errors that no entry knows."""
+    """The server's own classification of errors that no entry knows."""
 
     def __post_init__(self) -> None:
-        named: dict[int, ErrorCode] = {}
+        codes: dict[int, ErrorCode] = {}
         for entry in self.entries:
-            known = named.setdefault(entry.code.number, entry.code)
-            if known != entry.code:
+            code = codes.setdefault(entry.code.number, entry.code)
+            if code != entry.code:
                 raise InputError(
-                    f"catalogue {self.name}: {known.name} and {entry.code.name} have the code {known.number}; give one "
+                    f"catalogue {self.name}: {code.name} and {entry.code.name} have the code {code.number}; give one "
                     "of them another"
                 )
             if not (entry.types or entry.numbers or entry.labels or entry.statuses or entry.pattern):
                 raise InputError(
-                    f"catalogue {self.name}: {entry.code.name} says by no sign how it is known; give a type, a number, "
-                    "a label, a status or a pattern"
+                    f"catalogue {self.name}: {entry.code.name} has no sign by which it is recognized; give a type, a "
+                    "number, a label, a status or a pattern"
                 )
 
     def codes(self) -> Iterator[ErrorCode]:
-        """All codes, each once."""
-        mapped = () if self.error_map is None else (RETRY_INDICATED, NOT_INDICATED)
-        yield from dict.fromkeys([*(entry.code for entry in self.entries), *mapped])
+        """Yield all codes, each once."""
+        map_codes = () if self.error_map is None else (RETRY_INDICATED, NOT_INDICATED)
+        yield from dict.fromkeys([*(entry.code for entry in self.entries), *map_codes])
 
     def find(self, signs: Signs) -> tuple[Classified, frozenset[str]] | None:
-        """What these signs are, and the types by which it is known. The error map is asked for what is in no entry."""
+        """Classify an error by its signs: by the entries, then by the error map.
+
+        Returns:
+            The classified error, and the types by which it was recognized; None if the error is unknown.
+        """
         for entry in self.entries:
             if entry.matches(signs):
-                found = Classified(entry.code, entry.reason, self.name, signs.retry_after, signs.is_idempotent)
-                return found, entry.types
-        mapped = self.error_map
-        if mapped is None or signs.number is None or mapped.types.isdisjoint(signs.types):
+                classified = Classified(entry.code, entry.reason, self.name, signs.retry_after, signs.is_idempotent)
+                return classified, entry.types
+        error_map = self.error_map
+        if error_map is None or signs.number is None or error_map.types.isdisjoint(signs.types):
             return None
-        return Classified(*mapped.says(signs.number), self.name), mapped.types
+        return Classified(*error_map.says(signs.number), self.name), error_map.types
 
 
 @dataclass(frozen=True, slots=True)
 class Classified:
-    """What an error is: its code and reason, and by which catalogue and error of its chain that is known."""
+    """A classified error: its code, its reason, and which catalogue knows it."""
 
     code: ErrorCode
     reason: Reason
     catalogue: str | None = None
     retry_after: float | None = None
-    """Seconds that the server asks to wait."""
+    """Seconds that the server asks to wait before a retry."""
     is_idempotent: bool = False
-    """Whether the error shows that the failed request could not change anything, whatever its task does."""
+    """Whether the error shows that the failed request can't have changed anything, even if its task is not idempotent.
+    """
     is_known_to_caller: bool = False
-    """Whether the caller of this task knows that it is transient."""
+    """Whether the caller of this task knows that the error is transient."""
 
     @property
     def is_retriable(self) -> bool:
-        """Whether waiting can help, whatever the request is. Never for the reason UNKNOWN."""
+        """Whether waiting can help, whatever the request is. Never True for the reason UNKNOWN, unless the caller knows
+        better."""
         if self.is_known_to_caller:
             return True
         if self.reason is UNKNOWN:
@@ -132,8 +143,8 @@ class Classified:
 
 
 def known_to_caller(found: Classified) -> Classified:
-    """Return what an error is that a caller knows to be transient (RFC 49, 'Retryable with application context'): an
-    answer that changed nothing."""
+    """Return the classification of an error that the caller knows to be transient (RFC 49, 'Retryable with application
+    context'): the server's answer shows that nothing was changed."""
     reason = SERVICE_RESPONSE_CODE_INDICATED if found.reason is UNKNOWN else found.reason
     return replace(found, reason=reason, is_known_to_caller=True)
 
@@ -142,97 +153,113 @@ UNCLASSIFIED = Classified(GENERIC_ERROR, UNKNOWN)
 
 
 def check_together(catalogues: Sequence[Catalogue]) -> None:
-    """Raise InputError for catalogues that overlap: the same name, or one code for two things."""
+    """Raise InputError if catalogues overlap: two have the same name, or give one code two meanings."""
     names: set[str] = set()
-    known: dict[int, tuple[str, ErrorCode]] = {code.number: ("recovery", code) for code in OUR_OWN}
+    meanings: dict[int, tuple[str, ErrorCode]] = {code.number: ("recovery", code) for code in OUR_OWN}
     for catalogue in catalogues:
         if catalogue.name in names:
             raise InputError(f"two catalogues are named {given.shown(catalogue.name)}; give one of them another name")
         names.add(catalogue.name)
         for code in catalogue.codes():
-            other, held = known.setdefault(code.number, (catalogue.name, code))
-            if held != code:
+            other_catalogue, known_code = meanings.setdefault(code.number, (catalogue.name, code))
+            if known_code != code:
                 raise InputError(
-                    f"catalogues {other} and {catalogue.name} overlap: {code.number} is {held.name} in the one and "
-                    f"{code.name} in the other"
+                    f"catalogues {other_catalogue} and {catalogue.name} overlap: {code.number} is {known_code.name} in "
+                    f"the one and {code.name} in the other"
                 )
 
 
 def classify(error: BaseException, catalogues: Sequence[Catalogue]) -> Classified:
-    """Return what an error is, by itself or by the nearest of its causes that a catalogue knows."""
+    """Classify an error by itself, or by the nearest of its causes that a catalogue knows."""
     return _classify(error, catalogues, 0)
 
 
 def _classify(error: BaseException, catalogues: Sequence[Catalogue], groups: int) -> Classified:
-    for one in _chain(error):
-        if (found := find(signs_of(one), catalogues)) is not None:
-            return found
-        if isinstance(one, BaseExceptionGroup):
-            return _of_group(one, catalogues, groups + 1) if groups < MAX_GROUPS else UNCLASSIFIED
+    for cause in _chain(error):
+        if (classified := find(signs_of(cause), catalogues)) is not None:
+            return classified
+        if isinstance(cause, BaseExceptionGroup):
+            return _classify_group(cause, catalogues, groups + 1) if groups < MAX_GROUPS else UNCLASSIFIED
     return UNCLASSIFIED
 
 
-def _of_group(group: BaseExceptionGroup[BaseException], catalogues: Sequence[Catalogue], groups: int) -> Classified:
-    """Return what the most serious error of a group is: one that is not retriable, else one that only an idempotent
-    task may be retried after. The longest time that a server asks to wait holds for all."""
-    members = [_classify(one, catalogues, groups) for one in _members(group)]
-    worst = min(members, key=lambda one: (one.is_retriable, one.reason.allows_non_idempotent_retry))
-    longest = max((one.retry_after for one in members if one.retry_after is not None), default=None)
+def _classify_group(
+    group: BaseExceptionGroup[BaseException], catalogues: Sequence[Catalogue], groups: int
+) -> Classified:
+    """Classify a group by its most serious error, with the longest time that a server asks to wait.
+
+    The most serious error is one that is not retriable, otherwise one that only an idempotent task may be retried
+    after.
+    """
+    members = [_classify(member, catalogues, groups) for member in _members(group)]
+    worst = min(members, key=lambda member: (member.is_retriable, member.reason.allows_non_idempotent_retry))
+    longest = max((member.retry_after for member in members if member.retry_after is not None), default=None)
     return replace(worst, retry_after=longest)
 
 
 def _members(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    """Return the errors of a group and of the groups in it, without the groups."""
-    found: list[BaseException] = []
+    """Return the errors of a group and of its nested groups, without the groups."""
+    errors: list[BaseException] = []
     remaining: list[BaseException] = [group]
-    while remaining and len(found) < MAX_MEMBERS:
-        one = remaining.pop()
-        if isinstance(one, BaseExceptionGroup):
-            remaining.extend(reversed(one.exceptions))
+    while remaining and len(errors) < MAX_MEMBERS:
+        error = remaining.pop()
+        if isinstance(error, BaseExceptionGroup):
+            remaining.extend(reversed(error.exceptions))
         else:
-            found.append(one)
-    return found
+            errors.append(error)
+    return errors
 
 
 def find(signs: Signs, catalogues: Sequence[Catalogue]) -> Classified | None:
-    """What these signs are. Of two catalogues that know them the one counts that knows the nearer class; the later of
-    them, where both know the same: users' come last."""
+    """Classify an error by its signs.
+
+    If several catalogues know the error, the one counts that recognizes its class most closely (itself before
+    superclasses). If two recognize the same class, the later catalogue counts, because users' catalogues come last.
+    """
     best: tuple[int, int] | None = None
-    found: Classified | None = None
+    result: Classified | None = None
     for place, catalogue in enumerate(catalogues):
-        if (known := catalogue.find(signs)) is None:
+        if (match := catalogue.find(signs)) is None:
             continue
-        classified, types = known
-        distance = min((signs.types.index(one) for one in types if one in signs.types), default=len(signs.types))
+        classified, types = match
+        distance = min((signs.types.index(name) for name in types if name in signs.types), default=len(signs.types))
         if best is None or (distance, -place) < best:
-            best, found = (distance, -place), classified
-    return found
+            best, result = (distance, -place), classified
+    return result
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error, what it was raised from, and so on."""
+    """Yield an error, the error that it was raised from, and so on."""
     seen: set[int] = set()
-    one: BaseException | None = error
-    while one is not None and id(one) not in seen and len(seen) < MAX_CAUSES:
-        yield one
-        seen.add(id(one))
-        one = one.__cause__ or _carried(one)
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen and len(seen) < MAX_CAUSES:
+        yield current
+        seen.add(id(current))
+        current = current.__cause__ or _wrapped_error(current)
 
 
-def _carried(error: BaseException) -> BaseException | None:
-    """Return the error that another one was made of, as in `URLError(error)`. urllib gives it no other cause."""
+def _wrapped_error(error: BaseException) -> BaseException | None:
+    """Return the error that is the first argument of another error, as in `URLError(error)`.
+
+    urllib sets no `__cause__`.
+    """
     return next(
-        (one for one in BaseException.__dict__["args"].__get__(error)[:1] if isinstance(one, BaseException)), None
+        (
+            argument
+            for argument in BaseException.__dict__["args"].__get__(error)[:1]
+            if isinstance(argument, BaseException)
+        ),
+        None,
     )
 
 
 @dataclass(slots=True)
 class Catalogues:
-    """Those that are in use: the shipped ones, then users' in the order in which they came."""
+    """The catalogues in use: the shipped ones, then users' in the order in which they were added."""
 
     all: list[Catalogue] = field(default_factory=list)
 
     def add(self, catalogue: Catalogue) -> None:
-        """Add one. Raises InputError where it overlaps with another."""
+        """Add a catalogue. Raise InputError if it overlaps with another."""
         check_together([*self.all, catalogue])
         self.all.append(catalogue)

@@ -1,7 +1,7 @@
-"""What would become of an error, and when: for operators to understand, and for tests to check from outside. Pure.
+"""Explanations of how an error would be handled, and when it would be retried: for operators, and for tests. Pure.
 
-By a reason alone, or by an answer of Couchbase, the best effort strategy is asked, as for a call in place; by an error
-or by a code the default policy, as for a task.
+A reason alone, or an answer of Couchbase, is judged as a call in place, by the best effort strategy. An error or a code
+is judged as an error of a task, by the default policy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from recovery.retry.strategies import exponential
 
 @dataclass(frozen=True, slots=True)
 class ErrorExplanation:
-    """The answer. `delay_seconds` is None where it is not retried."""
+    """The explanation of an error. `delay_seconds` is None if the error is not retried."""
 
     reason: str
     allows_non_idempotent_retry: bool
@@ -38,8 +38,8 @@ class ErrorExplanation:
     why: str
 
     def as_dict(self) -> dict[str, Any]:
-        found = asdict(self)
-        return {("class" if key == "error_class" else key): value for key, value in found.items()}
+        fields = asdict(self)
+        return {("class" if key == "error_class" else key): value for key, value in fields.items()}
 
 
 def explain_error(  # noqa: PLR0913
@@ -54,12 +54,26 @@ def explain_error(  # noqa: PLR0913
     policy: Backoff = DEFAULT,
     random: Random | None = None,
 ) -> ErrorExplanation:
-    """What becomes of an actor's exception of this class, `package.module.Name`. Raises InputError for a name that is
-    none. A class that is not installed here is known by its name alone."""
+    """Explain how an actor's exception is handled.
+
+    Args:
+        name: The full name of its class, `package.module.Name`. If the class is not installed, only its name counts.
+        text: The error's text.
+        number: The server's error code, or the errno.
+        status: The HTTP status of the answer.
+        idempotent: Whether the task is idempotent.
+        attempt: The number of earlier retries.
+        catalogues: The catalogues in use.
+        policy: The policy of the task.
+        random: The source of the jitter.
+
+    Raises:
+        InputError: The name is not that of an error class, or `attempt` is negative.
+    """
     signs = Signs(_types(name), text, number, frozenset(), status)
-    found = find(signs, catalogues)
-    told = f"catalogue {found.catalogue}: {found.code.text}" if found else "no catalogue knows it"
-    return _by_policy(found or Classified(GENERIC_ERROR, UNKNOWN), told, idempotent, attempt, policy, random)
+    classified = find(signs, catalogues)
+    source = f"catalogue {classified.catalogue}: {classified.code.text}" if classified else "no catalogue knows it"
+    return _by_policy(classified or Classified(GENERIC_ERROR, UNKNOWN), source, idempotent, attempt, policy, random)
 
 
 def explain_code(
@@ -71,23 +85,28 @@ def explain_code(
     policy: Backoff = DEFAULT,
     random: Random | None = None,
 ) -> ErrorExplanation:
-    """What becomes of an error with this code. One that Hive's design classified anew is answered with its number of
-    today. Raises InputError for a number in no range."""
+    """Explain how an error with this code is handled; see `explain_error` for the arguments.
+
+    A code that Hive's design reclassified is answered with its present code.
+
+    Raises:
+        InputError: The number is outside all ranges, or `attempt` is negative.
+    """
     error_class = class_of(number)
     if (hive := hive_replication.by_number(number)) is not None:
-        told = hive.why if hive.was in (None, hive.code.number) else f"{hive.why} (it was {hive.was})"
-        return _by_policy(Classified(hive.code, hive.reason), told, idempotent, attempt, policy, random)
+        source = hive.why if hive.was in (None, hive.code.number) else f"{hive.why} (it was {hive.was})"
+        return _by_policy(Classified(hive.code, hive.reason), source, idempotent, attempt, policy, random)
     for entry in (entry for catalogue in catalogues for entry in catalogue.entries):
         if entry.code.number == number:
-            found = Classified(entry.code, entry.reason)
-            return _by_policy(found, entry.code.text, idempotent, attempt, policy, random)
-    for own in OUR_OWN:
-        if own.number == number:
-            return _by_policy(Classified(own, UNKNOWN), own.text, idempotent, attempt, policy, random)
+            classified = Classified(entry.code, entry.reason)
+            return _by_policy(classified, entry.code.text, idempotent, attempt, policy, random)
+    for own_code in OUR_OWN:
+        if own_code.number == number:
+            return _by_policy(Classified(own_code, UNKNOWN), own_code.text, idempotent, attempt, policy, random)
     reason = SERVICE_RESPONSE_CODE_INDICATED if error_class is ErrorClass.RETRIABLE else UNKNOWN
-    found = Classified(ErrorCode(number, "?", "by its range"), reason)
+    classified = Classified(ErrorCode(number, "?", "by its range"), reason)
     return _by_policy(
-        found, "no catalogue has it, so its range alone says what it is", idempotent, attempt, policy, random
+        classified, "no catalogue has it, so its range alone says what it is", idempotent, attempt, policy, random
     )
 
 
@@ -101,78 +120,84 @@ def explain_couchbase(
     idempotent: bool = False,
     attempt: int = 0,
 ) -> ErrorExplanation:
-    """What becomes of an answer of Couchbase, under the best effort strategy."""
-    found = couchbase.response(service, status, operation=operation, text=text, error_map_retry=error_map_retry)
-    if found.reason is UNKNOWN:
-        told = "the answer is not in the list of those that are tried again"
-        return _answered(found, told, None)
-    return _best_effort(found, idempotent, attempt)
+    """Explain how an answer of Couchbase is handled under the best effort strategy; see `couchbase.response`."""
+    classified = couchbase.response(service, status, operation=operation, text=text, error_map_retry=error_map_retry)
+    if classified.reason is UNKNOWN:
+        why = "the answer is not in the list of answers that are retried"
+        return _explanation(classified, why, None)
+    return _best_effort(classified, idempotent, attempt)
 
 
 def explain_reason(name: str, *, idempotent: bool = False, attempt: int = 0) -> ErrorExplanation:
-    """What becomes of a call that failed for this reason, under the best effort strategy. Raises InputError."""
+    """Explain how a call that failed for this reason is handled under the best effort strategy.
+
+    Raises:
+        InputError: There is no such reason, or `attempt` is negative.
+    """
     reason = reason_of(name)
     code = GENERIC_ERROR if reason is UNKNOWN else ErrorCode(20000, reason.name, reason.meaning)
     return _best_effort(Classified(code, reason), idempotent, attempt)
 
 
-def _best_effort(found: Classified, idempotent: bool, attempt: int) -> ErrorExplanation:
-    attempt = _attempt(attempt)
-    reason = found.reason
+def _best_effort(classified: Classified, idempotent: bool, attempt: int) -> ErrorExplanation:
+    attempt = _checked_attempt(attempt)
+    reason = classified.reason
     if reason.always_retry:
-        return _answered(
-            found, f"{reason.meaning}; it is always retried, by the controlled back-off", controlled_backoff(attempt)
+        return _explanation(
+            classified,
+            f"{reason.meaning}; it is always retried, by the controlled back-off",
+            controlled_backoff(attempt),
         )
     if reason is UNKNOWN:
-        return _answered(found, reason.meaning, None)
+        return _explanation(classified, reason.meaning, None)
     if idempotent or reason.allows_non_idempotent_retry:
-        return _answered(found, f"{reason.meaning}; best effort tries again", exponential(attempt))
-    return _answered(found, f"{reason.meaning}; it is not idempotent, so it may not be sent again", None)
+        return _explanation(classified, f"{reason.meaning}; best effort retries it", exponential(attempt))
+    return _explanation(classified, f"{reason.meaning}; it is not idempotent, so it may not be sent again", None)
 
 
 def _by_policy(
-    found: Classified, told: str, idempotent: bool, attempt: int, policy: Backoff, random: Random | None
+    classified: Classified, source: str, idempotent: bool, attempt: int, policy: Backoff, random: Random | None
 ) -> ErrorExplanation:
-    attempt = _attempt(attempt)
-    if not found.is_retriable:
-        return _answered(found, f"{told}; waiting does not help", None)
-    if not (idempotent or found.reason.allows_non_idempotent_retry or found.reason.always_retry):
-        return _answered(found, f"{told}; {found.reason.meaning}, and it is not idempotent", None)
-    delay = max(policy.delay(attempt, random or Random()), found.retry_after or 0.0)
-    return _answered(found, f"{told}; it is tried again by the policy", delay)
+    attempt = _checked_attempt(attempt)
+    if not classified.is_retriable:
+        return _explanation(classified, f"{source}; waiting does not help", None)
+    if not (idempotent or classified.reason.allows_non_idempotent_retry or classified.reason.always_retry):
+        return _explanation(classified, f"{source}; {classified.reason.meaning}, and it is not idempotent", None)
+    delay = max(policy.delay(attempt, random or Random()), classified.retry_after or 0.0)
+    return _explanation(classified, f"{source}; it is retried by the policy", delay)
 
 
-def _answered(found: Classified, why: str, delay: float | None) -> ErrorExplanation:
-    reason = found.reason
+def _explanation(classified: Classified, why: str, delay: float | None) -> ErrorExplanation:
+    reason = classified.reason
     return ErrorExplanation(
         reason=reason.name,
         allows_non_idempotent_retry=reason.allows_non_idempotent_retry,
         always_retry=reason.always_retry,
-        code=found.code.number,
-        error_class=found.code.error_class.value,
+        code=classified.code.number,
+        error_class=classified.code.error_class.value,
         retry=delay is not None,
         delay_seconds=delay,
         why=why,
     )
 
 
-def _attempt(attempt: int) -> int:
+def _checked_attempt(attempt: int) -> int:
     if attempt < 0:
         raise InputError(f"attempt {attempt}: must be the number of retries before this one, from 0 on")
     return attempt
 
 
 def _types(name: str) -> tuple[str, ...]:
-    """The full names of a class and its superclasses."""
+    """Return the full names of a class and its superclasses."""
     module, _, attribute = name.rpartition(".")
     if not name or not all(part.isidentifier() for part in name.split(".")):
         raise InputError(f"{given.shown(name)} is not the name of an error class; give it as 'package.module.Name'")
-    found: object = getattr(builtins, name, None) if not module else None
+    error_class: object = getattr(builtins, name, None) if not module else None
     if module:
         try:
-            found = getattr(importlib.import_module(module), attribute, None)
+            error_class = getattr(importlib.import_module(module), attribute, None)
         except ImportError:
             return (name,)
-    if not (isinstance(found, type) and issubclass(found, BaseException)):
+    if not (isinstance(error_class, type) and issubclass(error_class, BaseException)):
         raise InputError(f"{given.shown(name)} is not an error class that is there; give it as 'package.module.Name'")
-    return tuple(f"{one.__module__}.{one.__qualname__}" for one in found.__mro__[:-1])
+    return tuple(f"{cls.__module__}.{cls.__qualname__}" for cls in error_class.__mro__[:-1])

@@ -1,10 +1,10 @@
-"""When a task is tried again: Hive's table of a retry policy ('Retry at Instance Level'), with its defaults.
+"""Retry policies: when a task is retried, after Hive's table ('Retry at Instance Level'), with its defaults.
 
 initial delay         60 s
-back-off coefficient  1.2      of the previous delay, without its jitter
-jitter                0-30 s   added, so that not all retries happen at the same time
-maximum delay         60 min   with the jitter; once it is reached, retries go on at that
-total duration        24 h     of a cycle, inclusive of all retries
+back-off coefficient  1.2      multiplies the previous delay without its jitter
+jitter                0-30 s   is added, so that retries do not all happen at the same time
+maximum delay         60 min   includes the jitter; retries continue with it once it is reached
+total duration        24 h     of a cycle with all its retries
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from recovery.records import RetryOptions, given
 from recovery.wording import show_duration
 
 LEAST = 0.001
-"""Seconds. Nothing waits for less."""
+"""The shortest delay in seconds."""
 Duration = float | str | timedelta
 _VALUES = ("initial", "coefficient", "jitter_least", "jitter_most", "maximum", "total")
 
@@ -31,7 +31,15 @@ _VALUES = ("initial", "coefficient", "jitter_least", "jitter_most", "maximum", "
 class Backoff:
     """A retry policy. Durations are seconds, timedeltas, or texts such as `90s`, `10m` and `24h`.
 
-    Raises InputError for values that contradict each other.
+    Attributes:
+        initial: Delay before the first retry.
+        coefficient: Factor by which each delay exceeds the previous one, at least 1.
+        jitter: Least and greatest random time that is added to each delay.
+        maximum: The longest delay, including the jitter.
+        total: Duration of a cycle, after which no retry begins.
+
+    Raises:
+        InputError: A value is invalid, or values contradict each other.
     """
 
     initial: float = 60.0
@@ -40,7 +48,7 @@ class Backoff:
     maximum: float = 3600.0
     total: float = 86_400.0
 
-    if TYPE_CHECKING:  # fields are seconds, and may be given as texts
+    if TYPE_CHECKING:  # fields are seconds, but may be given in the forms of Duration
 
         def __init__(
             self,
@@ -68,26 +76,29 @@ class Backoff:
 
     @classmethod
     def of(cls, *options: RetryOptions) -> Backoff:
-        """The policy of these options, of which the first that says something of a value counts; the defaults, where
-        none does. Where what several say contradicts, as a maximum below an initial delay, the longer time holds. What
-        can be no value of a policy, as another program may have stored it, says nothing."""
-        said: dict[str, float] = {}
+        """Return the policy of these options. For each value the first option that has it counts, otherwise the
+        default.
+
+        If the values contradict each other, such as a maximum below the initial delay, the longer time is used. Invalid
+        values, which another program may have stored, are ignored.
+        """
+        values: dict[str, float] = {}
         for name in _VALUES:
-            found = (value for one in options if _can_be(name, value := getattr(one, name)))
-            if (first := next(found, None)) is not None:
-                said[name] = first
-        initial = said.get("initial", DEFAULT.initial)
-        least = said.get("jitter_least", DEFAULT.jitter[0])
+            candidates = (value for option in options if _can_be(name, value := getattr(option, name)))
+            if (value_found := next(candidates, None)) is not None:
+                values[name] = value_found
+        initial = values.get("initial", DEFAULT.initial)
+        least = values.get("jitter_least", DEFAULT.jitter[0])
         return cls(
             initial=initial,
-            coefficient=said.get("coefficient", DEFAULT.coefficient),
-            jitter=(least, max(least, said.get("jitter_most", DEFAULT.jitter[1]))),
-            maximum=max(initial, said.get("maximum", DEFAULT.maximum)),
-            total=max(initial, said.get("total", DEFAULT.total)),
+            coefficient=values.get("coefficient", DEFAULT.coefficient),
+            jitter=(least, max(least, values.get("jitter_most", DEFAULT.jitter[1]))),
+            maximum=max(initial, values.get("maximum", DEFAULT.maximum)),
+            total=max(initial, values.get("total", DEFAULT.total)),
         )
 
     def options(self) -> RetryOptions:
-        """The same as it is kept with a task."""
+        """Return the policy in the form in which it is stored with a task."""
         least, most = self.jitter
         return RetryOptions(
             enabled=True,
@@ -100,21 +111,21 @@ class Backoff:
         )
 
     def base(self, retry: int) -> float:
-        """Seconds before the retry of this number, 0 the first, without jitter."""
+        """Return the seconds before a retry without jitter; `retry` is 0 for the first retry."""
         if self.initial == 0:
             return 0.0
-        # Compared as logarithms: a power of a thousand retries is no number any more.
+        # Logarithms are compared, because a power with thousands of retries would overflow.
         growth = retry * math.log(self.coefficient)
         if growth >= math.log(self.maximum / self.initial):
             return self.maximum
         return min(self.maximum, self.initial * self.coefficient**retry)
 
     def delay(self, retry: int, random: Random) -> float:
-        """Seconds before the retry of this number: never more than `maximum`, jitter included."""
+        """Return the seconds before a retry, with jitter, but at most `maximum`; `retry` is 0 for the first retry."""
         return min(self.maximum, self.base(retry) + random.uniform(*self.jitter))
 
     def delays(self, random: Random) -> Iterator[float]:
-        """The delays of a whole cycle whose attempts take no time, until the total duration is over."""
+        """Yield the delays of a cycle whose attempts take no time, until the total duration is over."""
         passed = 0.0
         for retry in range(2**31):
             delay = self.delay(retry, random)
@@ -126,17 +137,17 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """How far the retries of one error have come. It stands in the task's record, so that no crash forgets it."""
+    """The progress of one error's retries. It is stored in the task's record, so it survives a crash."""
 
     code: int
     retries: int = 0
     seconds: float = 0.0
-    """Since the cycle's first failure."""
+    """Seconds since the cycle's first failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """What a policy says of a failure: the cycle it belongs to, and the seconds until the next attempt; None if it is
+    """A policy's answer to a failure: its cycle, and the seconds until the next attempt, or None if the cycle is
     exhausted."""
 
     cycle: Cycle
@@ -144,10 +155,17 @@ class Next:
 
 
 def follow(policy: Backoff, cycle: Cycle | None, code: int, seconds: float, random: Random) -> Next:
-    """What comes after a failure with this code, `seconds` after the first one of its cycle.
+    """Return what follows a failure with this code.
 
-    The same code goes on with the cycle. Another one starts from the beginning: what was before it is resolved (Hive,
-    'Retry Policy', 3).
+    The same code continues the cycle. Another code begins a new cycle, because the previous problem is then resolved
+    (Hive, 'Retry Policy', 3).
+
+    Args:
+        policy: The policy of the task.
+        cycle: The cycle of the previous failure, if any.
+        code: The error code of the failure.
+        seconds: Seconds since the first failure of `cycle`.
+        random: The source of the jitter.
     """
     cycle = continued(cycle, code, seconds)
     delay = policy.delay(cycle.retries, random)
@@ -157,12 +175,17 @@ def follow(policy: Backoff, cycle: Cycle | None, code: int, seconds: float, rand
 
 
 def continued(cycle: Cycle | None, code: int, seconds: float) -> Cycle:
-    """The cycle that a failure with this code belongs to, `seconds` after the first one of the cycle before."""
+    """Return the cycle of a failure with this code, `seconds` after the first failure of the previous cycle."""
     return Cycle(code) if cycle is None or cycle.code != code else replace(cycle, seconds=seconds)
 
 
 def check_policy(options: RetryOptions, of: str) -> None:
-    """Raise InputError where what is set for `of` contradicts itself, or the default of what is not set."""
+    """Raise InputError if the options contradict each other, or the defaults of options that are not set.
+
+    Args:
+        options: The options.
+        of: What they are set for, for the error message.
+    """
     check_values(options, of)
     policy = Backoff.of(options)
     jitter = DEFAULT.jitter
@@ -178,7 +201,7 @@ def check_policy(options: RetryOptions, of: str) -> None:
 
 
 def check_values(options: RetryOptions, of: str) -> None:
-    """Raise InputError for a value that no policy can have."""
+    """Raise InputError for a value that no policy can have. `of` is what the options are set for."""
     for name in _VALUES:
         value = getattr(options, name)
         if value is not None and not _can_be(name, value):
@@ -209,7 +232,7 @@ def _seconds(name: str, value: Any) -> float:
 def _bounds(value: Any) -> tuple[float, float]:
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise InputError(f"Backoff(jitter={given.shown(value)}): must be two durations, for example (0, 30)")
-    least, most = (_seconds("jitter", one) for one in value)
+    least, most = (_seconds("jitter", bound) for bound in value)
     if most < least:
         raise InputError(
             f"Backoff(jitter=({show_duration(least)}, {show_duration(most)})): the first must not be over the second"

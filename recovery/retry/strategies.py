@@ -1,8 +1,9 @@
-"""What may be tried again, and if and when it is (RFC 49, 'Request Annotation' and 'Retry Strategies').
+"""Requests and retry strategies: what may be retried, whether, and when (RFC 49, 'Request Annotation', 'Retry
+Strategies').
 
-A request is an attempt of a task, or one of our own calls to a server (`ServerCall`). A strategy is asked with the
-request and the reason, and may do I/O before it answers. `BestEffort` is the default; `Durable` goes by a policy. They
-are put together from parts, as users of tenacity know it: when to stop, how long to wait, and whether at all.
+A request is an attempt of a task, or one of our own calls to a server (`ServerCall`). A strategy gets the request and
+the reason, and may do I/O before it answers. `BestEffort` is the default; `Durable` follows a policy. As in tenacity, a
+strategy can be combined with a condition that stops it (`Until`).
 """
 
 from __future__ import annotations
@@ -20,38 +21,38 @@ from recovery.retry.policy import DEFAULT, Backoff
 from recovery.retry.reasons import UNKNOWN, Reason
 
 LEAST, MOST = 0.001, 0.5
-"""Seconds: the bounds of the best effort's delay (RFC 49, 'Best Effort')."""
+"""Bounds of the best effort's delay in seconds (RFC 49, 'Best Effort')."""
 
 Calculator = Callable[[int], float]
-"""Seconds of delay, by how many retries there were."""
+"""Returns the seconds of delay for the number of earlier retries."""
 
 
 class Request(Protocol):
-    """What strategies and the orchestrator know of a request."""
+    """A request as strategies and the orchestrator see it."""
 
     @property
     def name(self) -> str:
-        """What the log calls it."""
+        """Its name in the log."""
 
     @property
     def idempotent(self) -> bool:
-        """Whether doing it twice is the same as doing it once."""
+        """Whether sending it twice has the same effect as sending it once."""
 
     @property
     def retry_strategy(self) -> RetryStrategy:
-        """The default one, or its own."""
+        """The strategy that decides about its retries."""
 
     @property
     def retry_attempts(self) -> int:
-        """Retries that already happened."""
+        """Number of retries so far."""
 
     @property
     def cycle_retries(self) -> int:
-        """The same since the error that it has now came first: what a policy's delays grow with."""
+        """Number of retries since the present error first occurred. A policy's delays grow with it."""
 
     @property
     def retry_reasons(self) -> frozenset[Reason]:
-        """Their reasons."""
+        """Reasons of the retries so far."""
 
     @property
     def remaining(self) -> float | None:
@@ -59,7 +60,7 @@ class Request(Protocol):
 
     @property
     def context(self) -> Mapping[str, Any]:
-        """What its user gave for strategies to read (the RFC's clientContext)."""
+        """Values from its user for strategies to read (the RFC's clientContext)."""
 
     def note_retry(self, reason: Reason) -> None:
         """Count a retry."""
@@ -67,7 +68,8 @@ class Request(Protocol):
 
 @dataclass(slots=True)
 class ServerCall:
-    """A request that lives in memory alone: a call of ours to a server. `seconds` after it was made is its deadline."""
+    """A request that exists in memory only: one of our own calls to a server. Its deadline is `seconds` after its
+    creation."""
 
     name: str
     retry_strategy: RetryStrategy
@@ -97,9 +99,9 @@ class ServerCall:
 
 @dataclass(frozen=True, slots=True)
 class RetryAction:
-    """What a strategy wants: a retry after a `duration` (seconds, a timedelta, or a text such as `5s`), or none (None).
+    """A strategy's answer: a retry after `duration` (seconds, a timedelta, or a text such as `5s`), or no retry (None).
 
-    A class of its own, and open for subclasses, so that more kinds of action can be added.
+    It is a class that can be subclassed, so that more kinds of actions can be added.
     """
 
     duration: float | str | timedelta | None = None
@@ -110,29 +112,29 @@ class RetryAction:
 
 
 class RetryStrategy(Protocol):
-    """What decides. May be written by users."""
+    """A strategy that decides whether a failed request is retried. Users may write their own."""
 
     async def retry_after(self, request: Request, reason: Reason) -> RetryAction:
-        """What to do about a request that failed for this reason."""
+        """Return the action for a request that failed for this reason."""
 
 
 def exponential(retries: int) -> float:
-    """1, 2, 4 … milliseconds, up to 500."""
+    """Return 0.001, 0.002, 0.004 … seconds, at most 0.5, for the number of earlier retries."""
     return min(MOST, LEAST * 2.0 ** min(retries, 32))
 
 
 def may_be_sent_again(request: Request, reason: Reason) -> bool:
-    """Return whether a retry can do no harm.
+    """Return whether a retry is harmless.
 
-    Never for UNKNOWN, not even of an idempotent request: so says the text of RFC 49 ('RetryReason'). Its reference code
-    of best effort differs.
+    It never is for UNKNOWN, not even for an idempotent request. So says RFC 49's text ('RetryReason'), although its
+    reference code of best effort differs.
     """
     return reason is not UNKNOWN and (request.idempotent or reason.allows_non_idempotent_retry)
 
 
 @dataclass(frozen=True, slots=True)
 class BestEffort:
-    """Retry whatever may be, at first quickly, then every half second, until the request's deadline."""
+    """A strategy that retries every harmless request, quickly at first, then every half second, until its deadline."""
 
     calculator: Calculator = exponential
 
@@ -144,12 +146,14 @@ class BestEffort:
 
 @dataclass(frozen=True, slots=True)
 class Durable:
-    """Retry whatever may be by a policy: seconds to hours apart. Its total duration is the cycle's to watch, as in
-    `attempts`."""
+    """A strategy that retries every harmless request by a policy, seconds to hours apart.
+
+    The policy's total duration is not checked here, but with the cycle, in `attempts`.
+    """
 
     policy: Backoff = DEFAULT
-    # Not one with a state of its own: processes that were forked from one would all wait alike.
-    random: Random = SystemRandom()  # noqa: RUF009 - one for all, as the module `random` has
+    # A generator with a state would give the same delays in all processes that are forked from one.
+    random: Random = SystemRandom()  # noqa: RUF009 - all share one generator, as in the module `random`
 
     async def retry_after(self, request: Request, reason: Reason) -> RetryAction:
         if not may_be_sent_again(request, reason):
@@ -159,8 +163,10 @@ class Durable:
 
 @dataclass(frozen=True, slots=True)
 class _FailFast:
-    """Never retry. For our own use: whoever wants it extends `BestEffort` for the cases that are theirs (RFC 49, 'Fail
-    Fast')."""
+    """A strategy that never retries.
+
+    For our own use only. Users extend `BestEffort` for the cases that must fail fast (RFC 49, 'Fail Fast').
+    """
 
     async def retry_after(self, request: Request, reason: Reason) -> RetryAction:
         del request, reason
@@ -172,7 +178,7 @@ Condition = Callable[[Request, Reason], bool]
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """When to stop. `|` is either of two, `&` both."""
+    """A condition for stopping. `|` means either of two conditions, `&` both."""
 
     condition: Condition
 
@@ -184,20 +190,20 @@ class Stop:
 
 
 def stop_after_attempts(retries: int) -> Stop:
-    """Stop once there were so many retries."""
+    """Return a condition that stops after this many retries."""
     if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
         raise InputError(f"stop_after_attempts({given.shown(retries)}): must be a whole number from 0 on")
     return Stop(lambda request, _: request.retry_attempts >= retries)
 
 
 def stop_for(*reasons: Reason) -> Stop:
-    """Stop for these reasons."""
+    """Return a condition that stops for these reasons."""
     return Stop(lambda _, reason: reason in reasons)
 
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """A strategy that is asked until it is time to stop."""
+    """A strategy that asks another strategy until a condition stops it."""
 
     stop: Stop
     strategy: RetryStrategy

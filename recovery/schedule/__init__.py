@@ -1,10 +1,9 @@
-"""When process types are started by themselves: pure functions from a Schedule record and the time to what is to be
-done. No driver, and no clock but the one that is handed in.
+"""Schedules: when processes and operations start by themselves. Pure functions of a Schedule record and the given time.
 
-`grid` makes the slots of a crontab or an interval, daylight saving included. `plan_checks` checks what code and
-operators ask for; `plan_damage` finds plans in records that cannot be used. `judge` decides on one slot, `across` what
-the end of an instance means for the next ones. `changes` applies what operators and deployments ask for. The engine
-writes what is decided (`engine.start.occurrences`), by compare-and-set.
+`grid` computes the slots (the planned times) of a crontab or an interval, with daylight saving time. `plan_checks`
+checks the plans of code and operators, and `plan_damage` finds unusable plans in records. `judge` decides what happens
+to one slot, and `across` what the end of an instance means for later instances. `changes` applies the changes of
+operators and deployments. The engine writes the results by compare-and-set (`engine.start.occurrences`).
 """
 
 from recovery.schedule.changes import instance_id, knows, moment_text

@@ -1,9 +1,9 @@
-"""Retry across instances: what the end of the previous instance means for those to come.
+"""Retry across instances: what the end of the previous instance means for later instances.
 
-Hive's replication retry, 'Retry across instances': a schedule remembers with which code its instances fail and since
-when. The same code for longer than allowed (`retry_across`, by time, which is recommended; or `retry_across_count`)
-makes the last failure non-recoverable, as does a code that is not retriable; another code or a success begins anew.
-Where neither is set an instance is non-recoverable if it left a marker, which is its type's own affair.
+This is Hive's 'Retry across instances'. A schedule stores with which code its instances fail, and since when. A failure
+is non-recoverable if the same code continues for longer than `retry_across` (which is recommended) or more often than
+`retry_across_count`, or if its code is not retriable. Another code or a success begins anew. If neither setting is
+given, a failure is non-recoverable only if the instance left a marker, as its type decides.
 """
 
 from __future__ import annotations
@@ -20,50 +20,58 @@ from recovery.wording import show_duration
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What is known once the end of the previous instance was looked at."""
+    """The result of judging the end of the previous instance."""
 
     failing: Failing | None
     disabled: Disabled | None = None
-    """Set where its failure is non-recoverable."""
+    """Why the schedule is disabled; None unless the failure is non-recoverable."""
 
 
 def is_set(plan: Plan) -> bool:
-    """Whether a plan says for how long instances may fail."""
+    """Return whether a plan limits for how long, or how often, instances may fail."""
     return bool(plan.retry_across or plan.retry_across_count)
 
 
 def code_of(error: ErrorInfo | None) -> int:
-    """Return the code of a process's fault, also if the retries of the instance are exhausted; without one, the generic
-    code."""
+    """Return the code of a process's original error, even after exhausted retries; without one, the generic code."""
     code = None if error is None else error.first_code
     return GENERIC_ERROR.number if code is None else code
 
 
 def is_retriable(code: int) -> bool:
-    """Whether waiting may cure it, by its range."""
+    """Return whether the code is in the retriable range."""
     try:
         return class_of(code) is ErrorClass.RETRIABLE
-    except InputError:  # of another version, or of another program
+    except InputError:  # another version or another program wrote the code
         return False
 
 
 def account(schedule: Schedule, previous: Process, now: datetime, marker: str | None = None) -> Account | None:
-    """What the end of the previous instance means; None while it runs, or if it was looked at already. `marker` is the
-    name of the one that it left: then it is non-recoverable whatever the plan says."""
+    """Judge the end of the previous instance.
+
+    Args:
+        schedule: The schedule.
+        previous: The process of the previous instance.
+        now: The time.
+        marker: The name of the marker that the instance left. With a marker its failure is non-recoverable in any case.
+
+    Returns:
+        The result; None if the instance still runs, or was judged before.
+    """
     if previous.state is ProcessState.RUNNING or previous.id == schedule.accounted:
         return None
     if previous.state is ProcessState.FINISHED:
         return Account(None)
-    if previous.state is ProcessState.ABORTED:  # an operator's word, which is neither
+    if previous.state is ProcessState.ABORTED:  # an operator's decision is neither a success nor a failure
         return Account(schedule.failing)
     code, ended = code_of(previous.error), previous.ended_at or now
-    before = schedule.failing
-    if before is None or before.code != code:
+    earlier = schedule.failing
+    if earlier is None or earlier.code != code:
         failing = Failing(code=code, since=ended, process=previous.id)
     else:
-        failing = before.evolve(count=before.count + 1, process=previous.id)
+        failing = earlier.evolve(count=earlier.count + 1, process=previous.id)
     plan = schedule.plan
-    reason = _why(plan, failing, ended) if is_set(plan) else None
+    reason = _non_recoverable_reason(plan, failing, ended) if is_set(plan) else None
     if reason is None and marker is not None:
         reason = f"failed with the code {code}, for good"
     if reason is None:
@@ -72,14 +80,14 @@ def account(schedule: Schedule, previous: Process, now: datetime, marker: str | 
     return Account(failing, Disabled(process=previous.id, code=code, reason=reason, at=now, marker=name))
 
 
-def _why(plan: Plan, failing: Failing, ended: datetime) -> str | None:
-    """Why a failure is non-recoverable; None while it is not."""
+def _non_recoverable_reason(plan: Plan, failing: Failing, ended: datetime) -> str | None:
+    """Return why a failure is non-recoverable; None if it is recoverable."""
     if not is_retriable(failing.code):
         return f"failed with the code {failing.code}, which is not retriable"
     if plan.retry_across and ended - failing.since >= timedelta(seconds=plan.retry_across):
-        for_so_long = show_duration(round((ended - failing.since).total_seconds()))
+        duration = show_duration(round((ended - failing.since).total_seconds()))
         allowed = show_duration(plan.retry_across)
-        return f"failed with the code {failing.code} for {for_so_long}; retry_across allows {allowed}"
+        return f"failed with the code {failing.code} for {duration}; retry_across allows {allowed}"
     if plan.retry_across_count and failing.count >= plan.retry_across_count:
         return (
             f"failed with the code {failing.code} {failing.count} times in a row; retry_across_count allows "

@@ -1,13 +1,12 @@
 """The slots of a schedule: of a crontab in its time zone, or of an interval.
 
-A crontab names wall times. A wall time that does not exist, because clocks are put forward, has a slot at the first
-minute after the gap. Several such wall times share this slot. A wall time that is shown twice, because clocks are put
-back, has a slot the first time. It has one both times if the crontab's minute or hour begins with `*`, because such a
-crontab means time that passes. An interval is a number of seconds, whatever clocks show.
+A crontab names wall times. If clocks are put forward over a wall time, its slot is the first minute after the gap.
+Several wall times in a gap share this slot. If clocks are put back and show a wall time twice, its slot is the first of
+the two moments. A crontab whose minute or hour begins with `*` has a slot at both moments, because such a crontab means
+elapsed time. An interval is a number of seconds, independent of clocks.
 
-Slots are moments in UTC, so they are in order whatever the clocks do. Clocks that are put forward leave a gap: wall
-times that they never show. Clocks that are put back show some wall times twice. Both may be of any length, begin at any
-minute, and take a whole day with them, as in Samoa in 2011.
+Slots are moments in UTC, so they are in order whatever clocks do. A gap, or a repetition of wall times, may have any
+length, begin at any minute, and take a whole day, as in Samoa in 2011.
 """
 
 from __future__ import annotations
@@ -37,32 +36,37 @@ ALIASES = {
     "@annually": "0 0 1 1 *",
 }
 MAX_COUNTED = 1000
-"""Slots are counted up to so many beyond those that are asked for: after years of one a minute nobody wants the exact
-number."""
+"""Maximum number of slots that are counted beyond those requested. The exact number of years of minutes is not needed.
+"""
 FIRST_WINDOW = timedelta(hours=1)
+"""The first time span before the end in which the latest slots are searched; it doubles until it has enough slots."""
 _FIELDS = 5
+"""Number of a crontab's fields."""
 
 
 class Grid(ABC):
-    """The slots of one schedule, without its end."""
+    """The slots of one schedule, regardless of its end."""
 
     @abstractmethod
     def first(self, now: datetime, starts_at: datetime | None) -> datetime | None:
-        """The first slot of a schedule that begins now."""
+        """Return the first slot of a schedule that begins now; None if there is none."""
 
     @abstractmethod
     def after(self, slot: datetime) -> Iterator[datetime]:
-        """The slots after this one, in order."""
+        """Yield the slots after this one, in order."""
 
     @abstractmethod
     def latest(self, slot: datetime, until: datetime, most: int) -> tuple[list[datetime], int]:
-        """Of the slots from this one, which is one, until a moment: the last `most`, in order; and how many there are,
-        counted to MAX_COUNTED and `most`."""
+        """Return the latest slots from `slot`, which must be a slot, to `until`.
+
+        Returns:
+            The last `most` of the slots, in order; and the number of all of them, counted up to MAX_COUNTED + `most`.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Interval(Grid):
-    """A slot every so many seconds."""
+    """A slot every `seconds` seconds."""
 
     seconds: float
 
@@ -86,18 +90,18 @@ class Interval(Grid):
         if slot > until:
             return [], 0
         last = self._passed(slot, until)
-        return [self._slot(slot, place) for place in range(max(0, last - most + 1), last + 1)], last + 1
+        return [self._slot(slot, number) for number in range(max(0, last - most + 1), last + 1)], last + 1
 
     def _passed(self, slot: datetime, now: datetime) -> int:
         return int((now - slot) / timedelta(seconds=self.seconds))
 
-    def _slot(self, first: datetime, place: int) -> datetime:
-        return first + place * timedelta(seconds=self.seconds)
+    def _slot(self, first: datetime, number: int) -> datetime:
+        return first + number * timedelta(seconds=self.seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Crontab(Grid):
-    """The wall times that a crontab names."""
+    """The wall times that a crontab names, in the time zone `zone`."""
 
     text: str
     zone: str
@@ -117,46 +121,48 @@ class Crontab(Grid):
             return
 
     def _moments(self, wall: datetime) -> Iterator[datetime]:
-        """Yield the moments of all wall times after this one, in order. Those of a gap have the same moment."""
+        """Yield the moments of all wall times after this one, in order. Wall times in a gap yield the same moment."""
         zone, minute_and_hour = ZoneInfo(self.zone), self.text.split()[:2]
         is_repeated = any(field.startswith("*") for field in minute_and_hour)
         again: deque[datetime] = deque()
-        for named in CronSim(self.text, wall):  # without a time zone it counts wall times, as if clocks never changed
-            first = first_moment(named, zone)
+        # Without a time zone, CronSim yields wall times as if clocks never changed.
+        for wall_time in CronSim(self.text, wall):
+            first = first_moment(wall_time, zone)
             while again and again[0] < first:
                 yield again.popleft()
             yield first
             if is_repeated:
-                again.extend(moments_of(named, zone)[1:])
+                again.extend(moments_of(wall_time, zone)[1:])
         yield from again
 
     def latest(self, slot: datetime, until: datetime, most: int) -> tuple[list[datetime], int]:
         if slot > until:
             return [], 0
-        passed = takewhile(lambda one: one <= until, self.after(slot))
+        passed = takewhile(lambda moment: moment <= until, self.after(slot))
         counted = MAX_COUNTED + most
-        found = [slot, *islice(passed, counted - 1)]
-        if len(found) < counted:
-            return found[-most:], len(found)
-        # So many that the last are looked for from the end: in a window that holds few, twice as long each time.
+        slots = [slot, *islice(passed, counted - 1)]
+        if len(slots) < counted:
+            return slots[-most:], len(slots)
+        # There are too many slots to list. The last ones are searched from the end, in a window that doubles each time.
         window = FIRST_WINDOW
         while until - slot > window:
-            recent = list(takewhile(lambda one: one <= until, self.after(until - window)))
+            recent = list(takewhile(lambda moment: moment <= until, self.after(until - window)))
             if len(recent) >= most:
                 return recent[-most:], counted
             window *= 2
-        return list(deque(takewhile(lambda one: one <= until, self.after(slot)), maxlen=most)), counted
+        return list(deque(takewhile(lambda moment: moment <= until, self.after(slot)), maxlen=most)), counted
 
 
 def interval_of(text: str) -> float | None:
-    """The seconds of an interval; None for what is a crontab, or should be one."""
+    """Return the seconds of an interval; None if the text has the form of a crontab. Raise ValueError for any other
+    text."""
     if len(text.split()) > 1 or text.startswith("@"):
         return None
     return parse_duration(text)
 
 
 def grid_of(plan: Plan) -> Grid | None:
-    """The slots of a plan that was checked; None where nobody says when."""
+    """Return the slots of a checked plan; None if the plan has no schedule."""
     if plan.schedule is None:
         return None
     seconds = interval_of(plan.schedule)
@@ -166,24 +172,28 @@ def grid_of(plan: Plan) -> Grid | None:
 
 
 def is_five_fields(text: str) -> bool:
-    """Whether this has a crontab's fields. With six, which some have for seconds, clocks would be changed otherwise."""
+    """Return whether a text has a crontab's five fields.
+
+    Some crontabs have a sixth field, for seconds. It is not allowed, because clock changes would be handled
+    differently.
+    """
     return len(text.split()) == _FIELDS
 
 
 def first_slot(plan: Plan, now: datetime) -> datetime | None:
-    """The first slot of a schedule that begins now; None if there is none."""
+    """Return the first slot of a schedule that begins now; None if there is none."""
     grid = grid_of(plan)
     return None if grid is None else _until_end(plan, grid.first(now, plan.starts_at))
 
 
 def next_slot(plan: Plan, slot: datetime) -> datetime | None:
-    """The slot after this one; None if it was the last."""
+    """Return the slot after this one; None if it was the last."""
     grid = grid_of(plan)
     return None if grid is None else _until_end(plan, next(grid.after(slot), None))
 
 
 def slots_from(plan: Plan, slot: datetime | None) -> Iterator[datetime]:
-    """This slot and those that follow, until the end of the plan."""
+    """Yield this slot and the following ones until the end of the plan."""
     while slot is not None:
         yield slot
         slot = next_slot(plan, slot)
@@ -195,8 +205,9 @@ def _until_end(plan: Plan, slot: datetime | None) -> datetime | None:
 
 _MINUTE = timedelta(minutes=1)
 _LONGEST_CHANGE = timedelta(days=1)
-"""No clock was ever put forward or back by more: this is from one side of the date line to the other."""
+"""The longest time by which clocks were ever changed: from one side of the date line to the other."""
 _FIRST = datetime.min.replace(tzinfo=UTC) + 2 * _LONGEST_CHANGE
+"""Between _FIRST and _LAST, every moment has a wall time in every zone."""
 _LAST = datetime.max.replace(tzinfo=UTC) - 2 * _LONGEST_CHANGE
 """Between these two, every moment has a wall time in every zone."""
 
@@ -204,27 +215,27 @@ _LAST = datetime.max.replace(tzinfo=UTC) - 2 * _LONGEST_CHANGE
 def moments_of(wall: datetime, zone: ZoneInfo) -> tuple[datetime, ...]:
     """Return the moments in UTC, in order, at which the clocks of a zone show a wall time: none, one or two."""
     before, after = (wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
-    if before > after:  # by PEP 495, this is how a wall time in a gap reads
+    if before > after:  # by PEP 495, this shows that the wall time is in a gap
         return ()
     return (before,) if before == after else (before, after)
 
 
 def first_moment(wall: datetime, zone: ZoneInfo) -> datetime:
-    """Return the first moment in UTC at which a wall time is shown. If it falls into a gap, return the first minute
-    after the gap."""
+    """Return the first moment in UTC at which clocks show a wall time; for a time in a gap, the first minute after the
+    gap."""
     if shown := moments_of(wall, zone):
         return shown[0]
     minute = wall.replace(second=0, microsecond=0)
     before, after = (wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
     following = range(1, ceil((before - after) / _MINUTE) + 2)
-    place = bisect_left(following, True, key=lambda count: bool(moments_of(minute + count * _MINUTE, zone)))
-    return moments_of(minute + following[place] * _MINUTE, zone)[0]
+    index = bisect_left(following, True, key=lambda count: bool(moments_of(minute + count * _MINUTE, zone)))
+    return moments_of(minute + following[index] * _MINUTE, zone)[0]
 
 
 def wall_before(moment: datetime, zone: ZoneInfo) -> datetime:
-    """Return a wall time that is early enough: no earlier wall time has a moment after this one."""
+    """Return a wall time so early that no earlier wall time has a moment after the given one."""
     moment = min(max(moment, _FIRST), _LAST)
     shown = [(moment + days * _LONGEST_CHANGE).astimezone(zone) for days in (-1, 0, 1)]
     offsets = [offset for wall in shown if (offset := wall.utcoffset()) is not None]
-    # One second more, because the first wall time of a gap may be as early as that.
+    # One more second, because the first wall time of a gap may be exactly that early.
     return shown[1].replace(tzinfo=None, fold=0) - (max(offsets) - min(offsets)) - timedelta(seconds=1)

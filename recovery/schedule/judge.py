@@ -1,13 +1,12 @@
-"""What is to be done about a schedule now: one slot at a time, as one change of its record.
+"""Decisions about a schedule: what must be done now. Each decision handles one slot by one change of the record.
 
-`decide` looks at the ends of the instances before, then at what is due, and gives the schedule as it is to be. A slot
-that is to be started is `starting` in it: written down before anything is started, so that everybody who looks at it
-from then on does the same; `settle` says what came of it. Both take the time from whoever calls, which is the
-database's.
+`decide` judges the ends of earlier instances, then the due slots, and returns the changed schedule. Its field
+`starting` has the slot to start. It is written before anything is started, so that all workers start the same slot.
+`settle` then records the result of the start. The caller gives the time, which is the database's.
 
-A clock that jumps back makes nothing due twice: slots only move on. One that had jumped far ahead and comes back would
-leave the next slot far off, and so would another program that writes to the record. Such a slot is taken back to where
-the clock is, and what was started then has its custom id.
+If a clock jumps back, no slot becomes due twice, because slots only advance. If a clock jumped far ahead and comes
+back, or another program wrote the record, the next slot may be in the far future. Then the next slot is moved back to
+the present. A slot that was already started is not started twice, because its process has the slot's custom id.
 """
 
 from __future__ import annotations
@@ -23,27 +22,30 @@ from recovery.schedule.across import account
 from recovery.schedule.grid import MAX_COUNTED, first_slot, grid_of, next_slot
 
 ON_TIME = timedelta(seconds=60)
-"""So late is a slot on time where nothing is to be caught up: a failover, a deployment, a busy scanner."""
+"""The longest delay after which a slot still counts as on time if nothing is caught up.
+
+It covers a failover, a deployment, or a busy scanner.
+"""
 MAX_AHEAD = timedelta(hours=1)
-"""Nothing is looked at later than this, so a deadline that is further off was written by a clock that was wrong."""
+"""The longest time until a schedule is examined again. A later deadline was written by a wrong clock."""
 QUEUE_LOOK = timedelta(seconds=5)
-"""Between two looks at whether the instance has ended that others wait for: one read each."""
+"""Interval of checks whether the running instance has ended, while slots are queued. A check is one read."""
 MARKER_LOOK = timedelta(seconds=10)
-"""Between two looks at whether the marker was cleared that a schedule is disabled by: one read each."""
+"""Interval of checks whether the marker that disables a schedule was cleared. A check is one read."""
 BESIDE = 100
-"""Instances at a time whose ends are looked at, where several may run: of the oldest above that nothing is learned."""
+"""Maximum number of parallel instances whose ends are judged. The ends of older instances are ignored."""
 KEPT = 20
-"""Slots of which is kept what became of them: as many as a terminal shows."""
+"""Number of slots whose results are kept, which is the number that a terminal shows."""
 _LAST = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A process of a schedule whose end was not looked at yet, as a majority has it."""
+    """A process of a schedule whose end is not judged yet, as read from a majority of MongoDB's members."""
 
     process: Process
     marker: str | None = None
-    """The name of the marker that it left, if it did."""
+    """The name of the marker that the process left; None if it left none."""
 
     @property
     def runs(self) -> bool:
@@ -52,31 +54,37 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A schedule as it is to be, and what is new in it."""
+    """The changed schedule, and the results of the decision."""
 
     schedule: Schedule
     results: tuple[SlotResult, ...] = field(default=())
-    """Slots that were decided on, and are not to be started."""
+    """Results of slots that are not started."""
 
 
 def due_at(schedule: Schedule, slot: datetime) -> datetime:
-    """When a slot is to be started: later than its time by its share of the jitter, the same whoever asks."""
+    """Return when a slot is to be started: its time plus a share of the jitter, which is the same for all callers."""
     jitter = max(0.0, min(schedule.plan.jitter or 0.0, (_LAST - slot).total_seconds()))
     digest = blake2b(f"{schedule.id}\0{slot.isoformat()}".encode(), digest_size=4).digest()
     return slot + timedelta(seconds=round(jitter * int.from_bytes(digest, "big") / 2**32, 3))
 
 
 def decide(schedule: Schedule, instances: Sequence[Instance], now: datetime, operation: int | None = None) -> Decided:
-    """What is to be done now. `instances` are the last one and those that ran beside it, but those that are gone;
-    `operation` is the last that it ordered, if that is under way."""
-    schedule = _accounted(schedule, instances, now)
+    """Return what must be done now.
+
+    Args:
+        schedule: The schedule.
+        instances: The last instance and the instances that ran in parallel, except those that were removed.
+        now: The time.
+        operation: The number of the schedule's last operation, if it is under way.
+    """
+    schedule = _with_ends_judged(schedule, instances, now)
     if schedule.starting is not None or schedule.paused is not None or schedule.disabled is not None:
         return Decided(with_deadline(schedule, now))
-    running = next((f"process {one.process.id} still runs" for one in instances if one.runs), None)
+    running = next((f"process {instance.process.id} still runs" for instance in instances if instance.runs), None)
     if operation is not None:
         running = f"operation {operation} is under way"
-    schedule = _taken_back(schedule, now)
-    schedule, results = _slots(schedule, running, now)
+    schedule = _with_possible_slot(schedule, now)
+    schedule, results = _decide_due_slots(schedule, running, now)
     if schedule.starting is None and schedule.waiting and running is None:
         first, *others = schedule.waiting
         schedule = schedule.evolve(starting=Starting(slot=first), waiting=tuple(others))
@@ -84,7 +92,7 @@ def decide(schedule: Schedule, instances: Sequence[Instance], now: datetime, ope
 
 
 def settle(schedule: Schedule, result: SlotResult, now: datetime) -> Schedule:
-    """The schedule once it is known what became of the slot that was to be started."""
+    """Return the schedule with the result of the slot that was to be started."""
     schedule = schedule.evolve(starting=None)
     if result.outcome is SlotOutcome.STARTED:
         last = schedule.last_process
@@ -95,12 +103,15 @@ def settle(schedule: Schedule, result: SlotResult, now: datetime) -> Schedule:
 
 
 def enabled(schedule: Schedule, now: datetime) -> Schedule:
-    """No longer disabled, from the next slot on; its failures count anew."""
+    """Return the schedule as no longer disabled, from the next slot on.
+
+    No failures are counted any more.
+    """
     return from_now(schedule.evolve(disabled=None, failing=None, beside=()), now)
 
 
 def from_now(schedule: Schedule, now: datetime) -> Schedule:
-    """With the first slot after now in the place of one that has passed. An interval keeps its places."""
+    """Return the schedule with its next slot after now. An interval's slots stay multiples of the interval apart."""
     plan, slot = schedule.plan, schedule.next_slot
     if slot is not None and slot <= now:
         slot = first_slot(plan.evolve(starts_at=max(slot, plan.starts_at) if plan.starts_at else slot), now)
@@ -108,22 +119,22 @@ def from_now(schedule: Schedule, now: datetime) -> Schedule:
 
 
 def is_next_slot_impossible(schedule: Schedule, now: datetime) -> bool:
-    """Return whether the next slot is later than the plan can have it now."""
+    """Return whether the next slot is later than the plan allows at this time."""
     slot, soon = schedule.next_slot, now + MAX_AHEAD
     if slot is None or slot <= soon:
         return False
-    last = max((one.slot for one in schedule.recent if not one.triggered), default=now)
+    last = max((result.slot for result in schedule.recent if not result.triggered), default=now)
     again = first_slot(schedule.plan, now)
     return again is None or again + MAX_AHEAD < slot or (last > soon and again < slot)
 
 
 def noted(schedule: Schedule, *results: SlotResult) -> Schedule:
-    """With these results, and as many of those before as are kept."""
+    """Return the schedule with these results added. Only the last KEPT results are kept."""
     return schedule.evolve(recent=(*schedule.recent, *results)[-KEPT:]) if results else schedule
 
 
 def with_deadline(schedule: Schedule, now: datetime) -> Schedule:
-    """With the time at which it is to be looked at next; without one where it is at rest."""
+    """Return the schedule with the time of its next check, or without one if it needs no check."""
     return schedule.evolve(recovery_time=_deadline(schedule, now))
 
 
@@ -144,71 +155,81 @@ def _deadline(schedule: Schedule, now: datetime) -> datetime | None:
     return min(*moments, now + MAX_AHEAD) if moments else None
 
 
-def _accounted(schedule: Schedule, instances: Sequence[Instance], now: datetime) -> Schedule:
-    """With the ends looked at that have come, in the order in which they came."""
-    for one in sorted(instances, key=lambda one: one.process.ended_at or now):
-        if (found := account(schedule, one.process, now, one.marker)) is None:
+def _with_ends_judged(schedule: Schedule, instances: Sequence[Instance], now: datetime) -> Schedule:
+    """Return the schedule after judging the ends of instances, in the order in which they ended."""
+    for instance in sorted(instances, key=lambda instance: instance.process.ended_at or now):
+        if (result := account(schedule, instance.process, now, instance.marker)) is None:
             continue
-        schedule = schedule.evolve(failing=found.failing, disabled=schedule.disabled or found.disabled)
-        if one.process.id == schedule.last_process:
-            schedule = schedule.evolve(accounted=one.process.id)
-    running = {one.process.id for one in instances if one.runs}
-    left = tuple(process for process in schedule.beside if process in running)
-    return schedule if left == schedule.beside else schedule.evolve(beside=left)
+        schedule = schedule.evolve(failing=result.failing, disabled=schedule.disabled or result.disabled)
+        if instance.process.id == schedule.last_process:
+            schedule = schedule.evolve(accounted=instance.process.id)
+    running = {instance.process.id for instance in instances if instance.runs}
+    still_running = tuple(process for process in schedule.beside if process in running)
+    return schedule if still_running == schedule.beside else schedule.evolve(beside=still_running)
 
 
-def _taken_back(schedule: Schedule, now: datetime) -> Schedule:
-    """Return the schedule with the first slot after now, if its next slot is later than the plan can have it: a clock
-    was wrong when it was written, or another program wrote it."""
+def _with_possible_slot(schedule: Schedule, now: datetime) -> Schedule:
+    """Return the schedule with the first slot after now if its next slot is later than the plan allows.
+
+    Such a slot was written by a wrong clock or by another program.
+    """
     if not is_next_slot_impossible(schedule, now):
         return schedule
     return schedule.evolve(next_slot=first_slot(schedule.plan, now))
 
 
-def _slots(schedule: Schedule, running: str | None, now: datetime) -> tuple[Schedule, list[SlotResult]]:
-    """With what is due decided on, as far as the first slot that is started; `running` says that the previous
-    instance runs, if it does."""
+def _decide_due_slots(schedule: Schedule, running: str | None, now: datetime) -> tuple[Schedule, list[SlotResult]]:
+    """Decide on the due slots, up to the first slot that is started.
+
+    Args:
+        schedule: The schedule.
+        running: A text that says that the previous instance runs; None if it does not.
+        now: The time.
+
+    Returns:
+        The changed schedule, and the results of slots that are not started.
+    """
     plan, first = schedule.plan, schedule.next_slot
     grid = grid_of(plan)
     past_end = first is not None and plan.ends_at is not None and first > plan.ends_at
-    if grid is None or past_end:  # nobody says when it is due, or that time is over: it is at rest
+    if grid is None or past_end:  # without a further slot the schedule needs no deadline
         return schedule.evolve(next_slot=None), []
     if first is None or due_at(schedule, first) > now:
         return schedule, []
     until = now if plan.ends_at is None else min(now, plan.ends_at)
-    keep = (plan.catch_up_limit or 1) if plan.catch_up is CatchUp.ALL else 1
-    slots, count = grid.latest(first, until, keep + 1)
-    if due_at(schedule, slots[-1]) > now:  # of those that have come only the last may not be due yet, for its jitter
+    max_kept = (plan.catch_up_limit or 1) if plan.catch_up is CatchUp.ALL else 1
+    slots, count = grid.latest(first, until, max_kept + 1)
+    if due_at(schedule, slots[-1]) > now:  # because of the jitter, the last slot may not be due yet
         slots, count = slots[:-1], count - 1
-    slots = slots[-keep:]
+    slots = slots[-max_kept:]
     results = []
     if plan.catch_up is CatchUp.NONE and now - due_at(schedule, slots[-1]) > ON_TIME:
         last, slots, kept = slots[-1], [], 0
     else:
         last, kept = slots[0], len(slots)
     if missed := count - kept:
-        results.append(_missed(first, missed, now))
+        results.append(_missed_result(first, missed, now))
     schedule = schedule.evolve(next_slot=next_slot(plan, last))
     if slots:
-        schedule, result = _one(schedule, slots[0], running)
+        schedule, result = _decide_slot(schedule, slots[0], running)
         results += result
     return schedule, results
 
 
-def _missed(first: datetime, count: int, now: datetime) -> SlotResult:
-    least = "at least " if count > MAX_COUNTED else ""
-    others = f"and {least}{min(count - 1, MAX_COUNTED):,} after it, " if count > 1 else ""
-    reason = f"{others}not caught up when it was looked at, at {now:%Y-%m-%d %H:%M:%S} UTC"
+def _missed_result(first: datetime, count: int, now: datetime) -> SlotResult:
+    prefix = "at least " if count > MAX_COUNTED else ""
+    others = f"and {prefix}{min(count - 1, MAX_COUNTED):,} after it, " if count > 1 else ""
+    reason = f"{others}not caught up when it was checked, at {now:%Y-%m-%d %H:%M:%S} UTC"
     return SlotResult(slot=first, outcome=SlotOutcome.MISSED, reason=reason)
 
 
-def _one(schedule: Schedule, slot: datetime, running: str | None) -> tuple[Schedule, list[SlotResult]]:
+def _decide_slot(schedule: Schedule, slot: datetime, running: str | None) -> tuple[Schedule, list[SlotResult]]:
     plan = schedule.plan
     if plan.overlap is Overlap.QUEUE and (running is not None or schedule.waiting):
         if len(schedule.waiting) < (plan.catch_up_limit or 1):
-            queued = SlotResult(slot=slot, outcome=SlotOutcome.QUEUED, reason=running or "behind slots that wait")
+            queued = SlotResult(slot=slot, outcome=SlotOutcome.QUEUED, reason=running or "behind queued slots")
             return schedule.evolve(waiting=(*schedule.waiting, slot)), [queued]
-        reason = f"{len(schedule.waiting)} slots wait already, which is catch_up_limit"
+        reason = f"{len(schedule.waiting)} slots are queued already, which is catch_up_limit"
         return schedule, [SlotResult(slot=slot, outcome=SlotOutcome.SKIPPED, reason=reason)]
     if plan.overlap is Overlap.SKIP and running is not None:
         return schedule, [SlotResult(slot=slot, outcome=SlotOutcome.SKIPPED, reason=running)]

@@ -91,7 +91,7 @@ REFUSED = {
     "schedule operation n @gon schedule=1h --reason x": "no operation is saved as 'gon'; did you mean @gone?",
     "schedule operation n @gone type:order schedule=1h --reason x": "leave the selection out",
     "schedule operation n restart state:broken shedule=1h --reason x": "no setting is named 'shedule'",
-    "schedule operation n restart state:broken --reason x": "nothing says when",
+    "schedule operation n restart state:broken --reason x": "no times are given",
     "schedule operation n restart schedule=1h --reason x": "nothing is selected",
     "schedule operation n collect --all schedule=1h --reason x": "a collection by the clock takes a selection",
     "schedule operation n restart state:broken schedule=1h": "say in a few words why",

@@ -53,48 +53,48 @@ UNITS = {"mongo_cache_gb": "GB", "scan_batch": "records", "batch_size": "tasks",
 """Of numbers that are no times."""
 
 REASONS = {
-    "app": "There is no sensible one. Workers, beat and `recovery start` need it.",
-    "mongo_uri": "Where `recovery up` starts MongoDB.",
-    "database": "One database holds one cluster. Two clusters on one MongoDB take two names.",
-    "shared_with": "Two applications on one database take each other's tasks, as a rule by accident. Each names the "
+    "app": "There is no sensible default. Workers, beat and `recovery start` need it.",
+    "mongo_uri": "`recovery up` starts MongoDB at this address.",
+    "database": "A database holds one cluster. Two clusters on one MongoDB need two names.",
+    "shared_with": "Two applications on one database run each other's tasks, usually by accident. Each must name the "
     "other: see [applications](servers.md#applications-on-one-database).",
-    "broker_url": "Where `recovery up` starts Valkey. Two clusters on one Redis take two database numbers.",
-    "message_key": "For a Redis that others can write to: see [security](security.md).",
-    "accept_unsigned": "What is not signed is what the key is for.",
-    "data_dir": "Beside your code, and in no one's way. Only `recovery up` uses it.",
-    "mongo_cache_gb": "MongoDB would take half of the memory; on a developer's machine it shares that with the "
-    "workers. Only `recovery up` uses it.",
-    "heartbeat_interval": "With the timeout below a dead machine is known in 4 to 8 s. One small write per worker "
-    "and beat.",
-    "heartbeat_timeout": "Three missed beats: a worker that its machine holds up for a few seconds is not taken for "
-    "dead. A heartbeat has two tries, of a quarter of this each, so one that fails leaves time for the next.",
-    "scan_interval": "Adds at most this to every recovery by deadline. A scan that finds nothing costs a few index "
-    "look-ups.",
-    "scan_batch": "One update and one read per so many records. Larger batches gain little and hold more in memory.",
-    "apply_timeout": "Applying takes milliseconds; one that is not done by now was cut off.",
-    "message_timeout": "Long enough for a busy queue to drain a burst; a message that is lost costs this once.",
-    "idle_timeout": "The net under the nets: every step has a shorter deadline of its own. It doubles while a process "
-    "is found healthy. A process type may have its own.",
-    "events": "Off only to test that the deadlines alone are enough.",
-    "scanners": "Off for a worker that should do nothing but tasks; some worker must have it on.",
-    "canary": "It costs nothing while no drill runs. Off for a worker that is to do nothing but your tasks.",
-    "drill_kill": "Whoever may start processes could have workers killed. On where something starts them again.",
-    "batch_size": "Of more, each costs as much as of so many; and of a slot that is killed so many are run again, at "
-    "most. 1: one by one.",
-    "shutdown_grace": "Short enough for a deployment, long enough for short tasks to end. What does not end is given "
-    "back at once, so a longer grace only saves work that would be done again.",
-    "version_grace": "Longer than a rolling deployment takes to start its first worker. Longer if a person "
-    "has to do it: see [upgrades](upgrades.md).",
-    "metrics_port": "Each worker of a machine needs one of its own: 9101 to 9164 are tried in turn.",
-    "metrics_host": "Not open to the network until you say so. `0.0.0.0` for a container.",
-    "log_format": "What people read. For whoever collects logs there is [JSON](operations.md#logs-as-json).",
-    "spark_master": "All cores of the machine that the sweep runs on; no Spark cluster is needed.",
-    "spark_from": "Some ten seconds of one worker's time; of fewer Spark makes no shorter work.",
+    "broker_url": "`recovery up` starts Valkey at this address. Two clusters on one Redis need two database numbers.",
+    "message_key": "Only needed if others can write to your Redis: see [security](security.md).",
+    "accept_unsigned": "The key protects against unsigned messages.",
+    "data_dir": "It is next to your code, and hidden. Only `recovery up` uses it.",
+    "mongo_cache_gb": "MongoDB's own default is half of the memory, which it shares with the workers on a developer's "
+    "machine. Only `recovery up` uses it.",
+    "heartbeat_interval": "With the timeout below, a dead machine is detected within 4 to 8 s. A heartbeat is one "
+    "small write.",
+    "heartbeat_timeout": "Three missed heartbeats: a worker that its machine delays for a few seconds does not count "
+    "as lost. A heartbeat is tried twice, with a quarter of this time each, so a failed one leaves time for the next.",
+    "scan_interval": "Recovery by deadline is delayed by at most this time. A scan that finds nothing costs a few "
+    "index look-ups.",
+    "scan_batch": "Each batch costs one update and one read. Larger batches gain little and need more memory.",
+    "apply_timeout": "A result is applied within milliseconds. If it takes longer than this, it was interrupted.",
+    "message_timeout": "Long enough for a busy queue to drain a burst. A lost message delays its task by this time.",
+    "idle_timeout": "This is the last safety net, because each step has a shorter deadline of its own. The time "
+    "doubles while a process is found healthy. A process type may have its own.",
+    "events": "Turn it off only to test that the deadlines alone are enough.",
+    "scanners": "Turn it off for a worker that should only run tasks. At least one worker must have it on.",
+    "canary": "It costs nothing while no drill runs. Turn it off for a worker that should only run your tasks.",
+    "drill_kill": "Off, because anybody who may start processes could have workers killed. Turn it on if workers are "
+    "restarted automatically.",
+    "batch_size": "Larger batches are no more efficient. When a slot is killed, up to this many tasks run again.",
+    "shutdown_grace": "Short enough for a deployment, and long enough for short tasks to end. Other tasks are given "
+    "back at once, so a longer time only saves work that would be repeated.",
+    "version_grace": "Longer than a rolling deployment needs to start its first worker. Make it longer if a person "
+    "must start it: see [upgrades](upgrades.md).",
+    "metrics_port": "Each worker of a machine needs its own port: 9101 to 9164 are tried in turn.",
+    "metrics_host": "Not reachable from the network unless you allow it. Use `0.0.0.0` in a container.",
+    "log_format": "People read text. Log collectors can use [JSON](operations.md#logs-as-json).",
+    "spark_master": "Uses all cores of the machine that runs the sweep. No Spark cluster is needed.",
+    "spark_from": "One worker needs about ten seconds for these. For fewer processes Spark is not faster.",
     "spark_memory": "Records are read in ranges, so memory does not grow with their number.",
-    "sweep_interval": "The scanners see all that is overdue without it; a sweep is the check that nothing was "
-    "forgotten, and once a day is plenty. It runs where a [worker serves Spark](operations.md#the-sweep). Give all "
-    "workers and beats the same.",
-    "sweep_repair": "A sweep that nobody watches had better repair what it finds; each repair is a compare-and-set.",
+    "sweep_interval": "The scanners find everything overdue without a sweep. A sweep checks that nothing was "
+    "forgotten, and once a day is enough. It needs a [worker that serves Spark](operations.md#the-sweep). Use the same "
+    "value for all workers and beats.",
+    "sweep_repair": "Nobody watches these sweeps, so they should repair. Each repair is a compare-and-set.",
 }
 
 PREFERENCE_UNITS = {
@@ -104,36 +104,41 @@ PREFERENCE_UNITS = {
     "lost_coefficient": "",
 }
 PREFERENCE_REASONS = {
-    "worker_timeout": "Longer than most tasks. It is what a hung task costs, not what a dead worker costs.",
-    "accept_first": "A value is a value, whichever attempt brings it. Off where only the newest attempt may count.",
-    "idempotent": "Tasks are done at least once whatever this says: a worker may be killed just before it could tell. "
-    "Off for what must not be done twice, and is worth that a person looks instead.",
-    "restart_after_work_timeout": "On or off where lost attempts are to be treated otherwise than `idempotent` says.",
-    "max_work_timeouts": "One time-out is a deployment, three a bad night; ten in a row is a task that kills its "
-    "workers.",
-    "auto_heartbeat": "A function that hangs would never time out. On for one long call that can't beat by itself.",
-    "task_timeout": "What only waits in a long queue should not fail. On where a result that comes too late is worth "
-    "nothing.",
-    "force_finish_after_task_timeout": "Work that is nearly done is mostly worth its end. On where somebody waits for "
-    "an answer, whatever it is.",
-    "lost_initial": "One loss is bad luck. Two in a row may be the task's doing, and then it should not be run hot.",
-    "lost_coefficient": "Six losses in a row take half a minute between two attempts.",
-    "lost_maximum": "Whoever repairs a machine should not wait longer for its tasks.",
-    "requeue_rate": "A queue bears as many messages as there are tasks. On where what the actor calls bears less.",
-    "retry": "A host that is away for a minute should cost a minute, not a process. Only what a catalogue knows as "
-    "passing by itself is tried again.",
-    "retry_initial": "Long enough for a restart or a failover to be over.",
-    "retry_coefficient": "Rather many tries in the first hour, and one an hour in the end.",
-    "retry_jitter_least": "None is needed.",
-    "retry_jitter_most": "What failed together, since one server was away, does not come back together.",
-    "retry_maximum": "The jitter is within it.",
-    "retry_total": "A night and the morning in which somebody looks.",
-    "idle_timeout": "The net under the nets. Shorter for a type whose processes are short.",
-    "process_timeout": "How long is too long only you know.",
-    "break_after_process_timeout": "A late process is mostly worth its end; that it is late is told.",
-    "versions": "Most changes of code suit processes that run. On where a process must not see two versions.",
-    "markers": "What a person starts is to be tried. On where the next one would fail for the same.",
-    "on_failure": "Scheduled types leave markers, others do nothing. `disable` where no process of the type may go on.",
+    "worker_timeout": "Longer than most tasks. It delays the recovery of a hung task, not of a dead worker.",
+    "accept_first": "A result is valid from any attempt. Turn it off if only the newest attempt may count.",
+    "idempotent": "Tasks run at least once in any case, because a worker may be killed just before it reports the "
+    "result. Turn it off for a task that must not run twice, so that a person decides instead.",
+    "restart_after_work_timeout": "Set it if lost attempts should be handled differently from `idempotent`.",
+    "max_work_timeouts": "One time-out may be a deployment, and three a bad night. Ten in a row mean that the task "
+    "kills its workers.",
+    "auto_heartbeat": "With it, a hung function would never time out. Turn it on for a single long call that can't "
+    "send heartbeats itself.",
+    "task_timeout": "A task that only waits in a long queue should not fail. Set it if a result is worthless when it comes too late.",
+    "force_finish_after_task_timeout": "Work that is nearly done is usually worth finishing. Turn it on if somebody "
+    "waits for an answer, even a failure.",
+    "lost_initial": "One loss is bad luck. The task itself may cause two in a row, and then it should not be repeated "
+    "at full speed.",
+    "lost_coefficient": "After six losses in a row, the delay between two attempts is half a minute.",
+    "lost_maximum": "A person who repairs a machine should not wait longer for its tasks.",
+    "requeue_rate": "A queue can hold as many messages as there are tasks. Set it if a service that the actor calls "
+    "can't handle them at once.",
+    "retry": "A host that is down for a minute should delay a process by a minute, and not break it. Only errors that "
+    "a catalogue classifies as transient are retried.",
+    "retry_initial": "Long enough for a restart or a failover.",
+    "retry_coefficient": "Many retries in the first hour, and finally one per hour.",
+    "retry_jitter_least": "No minimum is needed.",
+    "retry_jitter_most": "Tasks that failed together, because a server was down, are not retried at the same moment.",
+    "retry_maximum": "It includes the jitter.",
+    "retry_total": "It covers a night and the morning on which somebody looks.",
+    "idle_timeout": "It is the last safety net. Make it shorter for a type whose processes are short.",
+    "process_timeout": "Only you know how long is too long.",
+    "break_after_process_timeout": "A late process is usually still worth finishing. Its lateness is logged and "
+    "counted.",
+    "versions": "Running processes survive most code changes. Turn it on if a process must not see two versions.",
+    "markers": "Off by default: a process that a person starts should be tried. Turn it on if the next process would "
+    "fail for the same reason.",
+    "on_failure": "Scheduled types leave markers, others do nothing. Use `disable` if no process of the type may "
+    "continue.",
 }
 PREFERENCE_DEFAULTS = {
     "idle_timeout": "`RECOVERY_IDLE_TIMEOUT`",

@@ -98,7 +98,7 @@ def test_of_the_server(servers: Servers, unfit: Certificates, server: str, kind:
     assert error is CertificateRefused
     assert said.startswith(f"{server} at {addresses.public(address)} shows a certificate ")
     expected = {
-        "expired": "certificate that expired on 2020-01-02. Have a new one made for it; if that can't be, set the "
+        "expired": "certificate that expired on 2020-01-02. Have a new one made for it; if it is valid, set the "
         "clock of this machine, which says 20",
         "elsewhere": "certificate that is for mongo-1.example, mongo.example and not for 127.0.0.1. Name the server "
         f"in {variable} as its certificate does, or have one made for 127.0.0.1",
@@ -124,11 +124,11 @@ def test_no_certificate_of_ours(servers: Servers) -> None:
     """mongod closes the connection without a word; what is before Valkey says why."""
     error, said = told(without(servers.mongo_uri("worker"), "tlsCertificateKeyFile"))
     assert error is CertificateRefused
-    assert "asks for a certificate of ours, and RECOVERY_MONGO_URI names none. Give one that " in said
+    assert "requires a client certificate, but RECOVERY_MONGO_URI names none. Give one that " in said
     assert said.endswith(": tlsCertificateKeyFile=FILE")
     error, said = told(without(servers.broker_url("worker"), "ssl_certfile", "ssl_keyfile"))
     assert error is CertificateRefused
-    assert "asks for a certificate of ours, and RECOVERY_BROKER_URL names none. Give one that " in said
+    assert "requires a client certificate, but RECOVERY_BROKER_URL names none. Give one that " in said
     assert said.endswith(": ssl_certfile=FILE and ssl_keyfile=FILE")
 
 
@@ -139,14 +139,20 @@ def test_one_of_ours_that_the_server_does_not_take(
     own = unfit.strange_client
     error, said = told(servers.mongo_uri("worker", own=own))
     assert error is CertificateRefused
-    wanted = f"does not take our certificate {own.both} (CN=anybody, O=clients, signed by CN=stranger). Give one that "
+    wanted = (
+        f"rejects our certificate {own.both} (CN=anybody, O=clients, signed by CN=stranger). Give a client "
+        "certificate that "
+    )
     assert wanted in said
     servers.terminator.close()
     proxy = servers.terminator = servers.terminated(newest=newest)
     address = servers.broker_url("worker").replace(str(servers.client.cert), str(own.cert))
     error, said = told(address.replace(str(servers.client.key), str(own.key)))
     assert error is CertificateRefused and proxy.heard == b""
-    assert f"{own.cert} (CN=anybody, O=clients, signed by CN=stranger): unknown ca. Give one that " in said
+    assert (
+        f"{own.cert} (CN=anybody, O=clients, signed by CN=stranger): unknown ca. Give a client certificate that "
+        in said
+    )
     Broker(servers.broker_url("worker")).check()
 
 
@@ -237,12 +243,12 @@ def test_files_of_ours(servers: Servers, unfit: Certificates, tmp_path: Path) ->
             "tlsCertificateKeyFile",
             str(locked.both),
             None,
-        ): "holds a private key under a password, and there is none in tlsCertificateKeyFi",
+        ): "holds a private key with a password, but none is given in tlsCertificateKeyFi",
         (
             "tlsCertificateKeyFile",
             str(locked.both),
             "bad",
-        ): "holds a private key under a password, which is not the one in tlsCertificate",
+        ): "holds a private key with a password, which is different from the one in tlsCertificate",
         ("ssl_ca_certs", "/nowhere/ca.pem", None): "there is no such file",
         ("ssl_certfile", "/nowhere/own.pem", None): "there is no such file",
         ("ssl_certfile", str(damaged), None): "holds a certificate that can't be read",
@@ -258,7 +264,7 @@ def test_files_of_ours(servers: Servers, unfit: Certificates, tmp_path: Path) ->
             "ssl_keyfile",
             str(locked.key),
             None,
-        ): "holds a private key under a password, which can't be given: remove it (openssl pkey), mod",
+        ): "holds a private key with a password, which can't be given: remove the password (openssl pkey), and",
     }
     for (option, path, under), expected in cases.items():
         if option.startswith("tls"):
@@ -288,7 +294,7 @@ def test_a_key_that_may_not_be_read(servers: Servers) -> None:
                 error, said = told(address)
             assert error is SettingsError
             assert said.endswith(
-                f"{option}={key}: this user may not read it; see to its owner and mode, and those of its folders"
+                f"{option}={key}: this user may not read it; correct the owner and mode of the file and its folders"
             )
 
 
@@ -369,7 +375,7 @@ def test_a_worker_that_starts_says_so(servers: Servers, unfit: Certificates, tmp
             "shows a certificate that is for mongo-1.example": {
                 "RECOVERY_MONGO_URI": servers.mongo_uri("worker", proxy.port)
             },
-            "asks for a certificate of ours": {
+            "requires a client certificate": {
                 "RECOVERY_BROKER_URL": without(good["RECOVERY_BROKER_URL"], "ssl_certfile", "ssl_keyfile")
             },
             "ssl_ca_certs=/no.pem: there is no such file": no_file,

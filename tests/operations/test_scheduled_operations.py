@@ -121,7 +121,7 @@ def test_the_schedule_keeps_the_operation_that_was_saved(world: Ordering) -> Non
     [
         (OperationRequest("@gone"), AT_THREE, "no operation is saved as 'gone'; there are @there"),
         (OperationRequest("@there", rate=5.0), AT_THREE, "@there is repair --all: leave --rate out"),
-        (OperationRequest("@there"), {}, "nothing says when"),
+        (OperationRequest("@there"), {}, "no times are given"),
         (OperationRequest("repare", everything=True), AT_THREE, "did you mean 'repair'"),
         (OperationRequest("repair"), AT_THREE, "nothing is selected"),
         (OperationRequest("repair", "@stuck"), AT_THREE, "no search is saved as 'stuck'"),

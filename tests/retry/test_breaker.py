@@ -196,7 +196,7 @@ def test_a_failure_that_is_noted_while_it_is_open_changes_nothing(time: Time) ->
     fail(breaker)
     time.now += 0.5
     breaker.note_away()
-    with pytest.raises(CircuitOpen, match=r"^Redis: not asked, since it failed \(1 in a row\)$") as raised:
+    with pytest.raises(CircuitOpen, match=r"^Redis: not called, because it failed \(1 in a row\)$") as raised:
         breaker.call(lambda: "unused")
     assert raised.value.left == 0.5
     time.now += 0.5

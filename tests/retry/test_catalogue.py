@@ -80,7 +80,8 @@ def test_an_entry_without_a_sign_is_refused() -> None:
     with pytest.raises(InputError) as raised:
         known_by("shop", LOCKED)
     assert str(raised.value) == (
-        "catalogue shop: LOCKED says by no sign how it is known; give a type, a number, a label, a status or a pattern"
+        "catalogue shop: LOCKED has no sign by which it is recognized; give a type, a number, a label, a status or a "
+        "pattern"
     )
 
 

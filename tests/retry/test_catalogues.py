@@ -270,7 +270,7 @@ def test_ones_own() -> None:
 
 
 def test_a_catalogue_that_is_a_mistake() -> None:
-    with pytest.raises(InputError, match="says by no sign how it is known"):
+    with pytest.raises(InputError, match="has no sign by which it is recognized"):
         Catalogue("mine", (Entry(LOCKED, KV_LOCKED),))
 
 

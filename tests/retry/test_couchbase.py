@@ -49,7 +49,7 @@ def test_an_answer_says_that_it_is_of_couchbases_catalogue() -> None:
         KV_NOT_MY_VBUCKET, "couchbase",
     )  # fmt: skip
     assert response("kv", 0x50, error_map_retry=True) == Classified(
-        ErrorCode(26013, "COUCHBASE_KV_ERROR_MAP", "Couchbase: the error map says that it may be tried again"),
+        ErrorCode(26013, "COUCHBASE_KV_ERROR_MAP", "Couchbase: the error map indicates a retry"),
         KV_ERROR_MAP_RETRY_INDICATED, "couchbase",
     )  # fmt: skip
 

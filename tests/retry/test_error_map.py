@@ -110,10 +110,10 @@ def test_two_catalogues_may_have_one_each() -> None:
 @pytest.mark.parametrize(
     ("document", "told"),
     [
-        (5, "5 is no error map"),
-        ({}, "is no error map; it has to have 'errors'"),
-        ({"errors": [1]}, "is no error map"),
-        ({"errors": {"xyz": {"attrs": []}}}, "the code 'xyz', which is no hexadecimal number"),
+        (5, "5 is not an error map"),
+        ({}, "is not an error map; it must have 'errors'"),
+        ({"errors": [1]}, "is not an error map"),
+        ({"errors": {"xyz": {"attrs": []}}}, "the code 'xyz', which is not a hexadecimal number"),
         ({"errors": {None: {"attrs": []}}}, "the code None"),
         ({"errors": {"86": {}}}, "no 'attrs', a list of texts, for 86"),
         ({"errors": {"86": {"attrs": "retry-now"}}}, "no 'attrs'"),
@@ -127,7 +127,7 @@ def test_what_is_no_map(document: Any, told: str) -> None:
 
 
 def test_a_map_is_of_some_errors() -> None:
-    with pytest.raises(InputError, match=r"^an error map says by no type whose numbers it has; give it one$"):
+    with pytest.raises(InputError, match=r"^an error map has no types; give the error classes whose numbers it has$"):
         ErrorMap.read(SENT, frozenset())
 
 

@@ -94,7 +94,7 @@ def test_an_explanation_has_all_that_is_known_of_the_error() -> None:
     assert explain_error("builtins.ConnectionResetError", attempt=2, policy=STEADY) == ErrorExplanation(
         reason="SOCKET_CLOSED_WHILE_IN_FLIGHT", allows_non_idempotent_retry=False, always_retry=False,
         code=21003, error_class="retriable", retry=True, delay_seconds=40.0,
-        why="catalogue python: The connection was closed while it was used; it is tried again by the policy",
+        why="catalogue python: The connection was closed during the request; it is retried by the policy",
     )  # fmt: skip
 
 
@@ -127,8 +127,8 @@ def test_an_error_that_no_catalogue_knows_is_explained_as_that() -> None:
         (40016, "events that were cleaned up do not come back: a bootstrap is needed (it was 20016)"),
         (20016, "events that were cleaned up do not come back: a bootstrap is needed (it was 20016)"),
         (30045, "the file system may be back at the next attempt"),
-        (40001, "Attempts brought no result, and no other one follows"),
-        (21001, "Nothing listens there, or the host can't be reached"),
+        (40001, "The attempts returned no result, and no further attempt follows"),
+        (21001, "No server listens at the address, or the host can't be reached"),
         (26003, "Couchbase: the document is locked"),
         (25999, "no catalogue has it, so its range alone says what it is"),
         (49999, "no catalogue has it, so its range alone says what it is"),
@@ -136,7 +136,7 @@ def test_an_error_that_no_catalogue_knows_is_explained_as_that() -> None:
 )
 def test_a_code_is_explained_in_the_words_of_whoever_has_it(number: int, why: str) -> None:
     said = explain_code(number)
-    assert said.why == f"{why}; {'it is tried again by the policy' if said.retry else 'waiting does not help'}"
+    assert said.why == f"{why}; {'it is retried by the policy' if said.retry else 'waiting does not help'}"
 
 
 @pytest.mark.parametrize("number", [30045, 21001, 26003, 25999])
@@ -157,7 +157,7 @@ def test_a_code_is_taken_for_an_idempotent_tasks_unless_it_is_said_otherwise() -
     said = explain_code(21003, idempotent=False)
     assert not said.retry
     assert said.why == (
-        "The connection was closed while it was used; the connection was closed before the answer came, and it is not "
+        "The connection was closed during the request; the connection was closed before the answer came, and it is not "
         "idempotent"
     )
 
@@ -170,7 +170,7 @@ def test_a_code_that_nobody_has_gets_the_reason_of_its_range() -> None:
 def test_a_reason_is_explained_by_best_effort() -> None:
     locked = explain_reason("KV_LOCKED", attempt=3)
     assert (locked.code, locked.delay_seconds) == (20000, 0.008)
-    assert locked.why == "the document is locked; best effort tries again"
+    assert locked.why == "the document is locked; best effort retries it"
     moved = explain_reason("KV_NOT_MY_VBUCKET")
     assert moved.why == "another node has this key now; it is always retried, by the controlled back-off"
     closed = explain_reason("SOCKET_CLOSED_WHILE_IN_FLIGHT")
@@ -178,7 +178,7 @@ def test_a_reason_is_explained_by_best_effort() -> None:
     assert closed.why == told
     unknown = explain_reason("UNKNOWN")
     assert (unknown.code, unknown.retry) == (40000, False)
-    assert unknown.why == "nobody knows what it is, so it is not tried again"
+    assert unknown.why == "the cause is unknown, so it is not retried"
     assert explain_reason("UNKNOWN", idempotent=True) == unknown, "the RFC's text, not its reference code"
 
 
@@ -188,7 +188,7 @@ def test_an_answer_of_couchbase_is_explained_by_best_effort() -> None:
     assert explain_couchbase("kv", 0x09, operation="get", attempt=2).delay_seconds == 0.004
     assert explain_couchbase("kv", 0x50, error_map_retry=True).code == 26013
     unlisted = explain_couchbase("kv", 0x50)
-    assert (unlisted.retry, unlisted.why) == (False, "the answer is not in the list of those that are tried again")
+    assert (unlisted.retry, unlisted.why) == (False, "the answer is not in the list of answers that are retried")
 
 
 @pytest.mark.parametrize(

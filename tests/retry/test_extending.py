@@ -86,10 +86,10 @@ class Closed(Exception):
         ((27001, "NO_SUCH"), Closed, "no reason is named 'NO_SUCH'"),
         ((22001, "KV_LOCKED"), Closed, "overlap: 22001 is MONGODB_AWAY in the one and CLOSED in the other"),
         ((27001, 5), Closed, "reason=5: must be a text"),
-        (("27001",), Closed, "its code '27001' is none"),
-        ((True,), Closed, "its code True is none"),
-        ((27001,), 5, "5 is no class of errors"),
-        ((27001,), int, "is no class of errors"),
+        (("27001",), Closed, "its code '27001' is not a number"),
+        ((True,), Closed, "its code True is not a number"),
+        ((27001,), 5, "5 is not a class of errors"),
+        ((27001,), int, "is not a class of errors"),
     ],
 )
 def test_what_can_not_be_is_an_error_and_adds_nothing(given: tuple[object, ...], error: object, told: str) -> None:
@@ -108,7 +108,9 @@ def test_the_same_class_twice_is_an_error() -> None:
 
 
 def test_a_retriable_code_without_a_reason_is_an_error() -> None:
-    with pytest.raises(InputError, match="CLOSED: its code 27502 is retriable, and its reason UNKNOWN, which is never"):
+    with pytest.raises(
+        InputError, match="CLOSED: its code 27502 is retriable, but its reason is UNKNOWN, which is never"
+    ):
         Recovery().classifies(27502)(Closed)
     Recovery().classifies(47502)(Closed)  # is not retried, and needs none
 
@@ -147,7 +149,7 @@ def test_an_entry_point_without_a_distribution_is_named_by_itself(monkeypatch: p
     with pytest.raises(SettingsError) as raised:
         in_use()
     assert str(raised.value) == (
-        "distribution a distribution that can't be told: its entry point ledger = no_such_module:CATALOGUE "
+        "distribution an unknown distribution: its entry point ledger = no_such_module:CATALOGUE "
         "(recovery.catalogues) can't be used: ModuleNotFoundError: No module named 'no_such_module'. Correct it, or "
         "uninstall the distribution"
     )

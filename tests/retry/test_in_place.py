@@ -114,7 +114,7 @@ def test_a_breaker_opens_lets_one_try_and_closes(caplog: pytest.LogCaptureFixtur
         with pytest.raises(ConnectionRefusedError):
             breaker.call(fails)
     assert breaker.state is State.OPEN
-    with pytest.raises(CircuitOpen, match=r"MongoDB: not asked, since it failed \(2 in a row\)"):
+    with pytest.raises(CircuitOpen, match=r"MongoDB: not called, because it failed \(2 in a row\)"):
         breaker.call(lambda: "unused")
     now[0] = 1.0
     with pytest.raises(ConnectionRefusedError):

@@ -127,7 +127,7 @@ def test_a_call_behind_an_open_breaker_waits_until_there_may_be_a_trial(caplog: 
 
     assert call(failing(), ServerCall("ask", BestEffort()), breaker=breaker, wait=wait) == "done"
     assert waits == [4.0]
-    told = "ask: retry 1 in 0.001 s (CIRCUIT_BREAKER_OPEN, 20001): Redis: not asked, since it failed (1 in a row)"
+    told = "ask: retry 1 in 0.001 s (CIRCUIT_BREAKER_OPEN, 20001): Redis: not called, because it failed (1 in a row)"
     assert ("WARNING", told) in lines(caplog)
 
 

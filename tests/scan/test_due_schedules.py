@@ -361,7 +361,7 @@ def test_added_by_an_operator_and_removed(world: World) -> None:
         operator.trigger("twice", "")
     with pytest.raises(InputError, match="there is one of this name"):
         operator.add("twice", "nightly", {"schedule": "12h"}, "")
-    with pytest.raises(InputError, match="no code says when it is due"):
+    with pytest.raises(InputError, match="the code has no schedule for it"):
         operator.unset("twice", ["schedule"], "")
     operator.remove("twice")
     with pytest.raises(InputError, match="no schedule is named 'twice'; there is none yet"):

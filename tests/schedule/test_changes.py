@@ -61,7 +61,7 @@ def test_an_added_schedule_needs_a_time(make: Any) -> None:
     with pytest.raises(InputError) as error:
         make(schedule=None, overlap="queue")
     name = "nightly" if make is added else "cleanup"
-    assert str(error.value) == (f"schedule {name}: nothing says when: give schedule=CRONTAB or schedule=INTERVAL")
+    assert str(error.value) == (f"schedule {name}: no times are given: give schedule=CRONTAB or schedule=INTERVAL")
 
 
 def test_a_schedule_without_a_key_is_looked_at_at_once() -> None:
@@ -98,7 +98,7 @@ def test_a_schedule_of_operations_refuses_overlap_allow() -> None:
     with pytest.raises(InputError) as error:
         ordering(overlap="allow")
     assert str(error.value) == (
-        "schedule cleanup: overlap=allow: of its operations there is one at a time; give skip or queue"
+        "schedule cleanup: overlap=allow: only one of its operations may run at a time; give skip or queue"
     )
     assert overridden(added(), overlap="allow").plan.overlap == "allow"
 
@@ -124,7 +124,7 @@ def test_other_arguments_need_another_key() -> None:
 
 
 def test_a_change_is_refused_if_the_settings_do_not_go_together() -> None:
-    with pytest.raises(InputError, match="schedule report: retry_across or retry_across_count"):
+    with pytest.raises(InputError, match="schedule report: give either retry_across"):
         overridden(declared(retry_across="6h"), retry_across_count=3)
 
 
@@ -146,7 +146,7 @@ def test_unset_leaves_an_added_schedule_its_time() -> None:
     with pytest.raises(InputError) as error:
         states.unset(added(), ("schedule",), word("unset"), NOON)
     assert str(error.value) == (
-        "schedule nightly: no code says when it is due; `recovery schedule remove` it, or `set`"
+        "schedule nightly: the code has no schedule for it; `recovery schedule remove` it, or `set` one"
     )
     without = states.unset(added(overlap="queue"), ("overlap",), word("unset"), NOON)
     assert (without.plan.schedule, without.plan.overlap) == ("0 1 * * *", "skip")
@@ -165,7 +165,7 @@ def test_a_trigger_is_refused_while_an_instance_is_being_started() -> None:
     made = states.triggered(declared(), word("trigger"), NOON)
     with pytest.raises(InputError) as error:
         states.triggered(made, word("trigger"), NOON)
-    assert str(error.value) == "schedule report: an instance is being started just now; ask again"
+    assert str(error.value) == "schedule report: an instance is being started now; try again"
 
 
 def test_a_trigger_is_refused_for_a_disabled_schedule() -> None:

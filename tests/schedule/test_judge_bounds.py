@@ -131,7 +131,7 @@ def test_slots_that_are_missed_are_counted_in_one_result(hours: float, others: s
     when = NOON + HOUR * hours
     (missed,) = decide(schedule(catch_up="none"), [], when).results
     assert (missed.slot, missed.outcome) == (NOON + HOUR, SlotOutcome.MISSED)
-    assert missed.reason == f"{others}not caught up when it was looked at, at {when:%Y-%m-%d %H:%M:%S} UTC"
+    assert missed.reason == f"{others}not caught up when it was checked, at {when:%Y-%m-%d %H:%M:%S} UTC"
 
 
 @pytest.mark.parametrize(("passed", "missed"), [(1000, 0), (1001, 1), (3000, 2000)])
@@ -151,7 +151,7 @@ def test_a_queued_slot_says_what_it_waits_for() -> None:
     behind_process = decide(made, [Instance(process("running", key="p1"))], NOON + HOUR)
     behind_slots = decide(made.evolve(waiting=(NOON,)), [], NOON + HOUR)
     assert [one.reason for one in behind_process.results] == ["process p1 still runs"]
-    assert [one.reason for one in behind_slots.results] == ["behind slots that wait"]
+    assert [one.reason for one in behind_slots.results] == ["behind queued slots"]
     assert behind_slots.schedule.starting is not None and behind_slots.schedule.starting.slot == NOON
 
 
@@ -159,4 +159,4 @@ def test_a_slot_that_finds_the_queue_full_is_skipped() -> None:
     made = schedule(overlap="queue", catch_up_limit=2).evolve(waiting=(NOON - HOUR, NOON))
     (skipped,) = decide(made, [Instance(process("running", key="p1"))], NOON + HOUR).results
     assert skipped.outcome is SlotOutcome.SKIPPED
-    assert skipped.reason == "2 slots wait already, which is catch_up_limit"
+    assert skipped.reason == "2 slots are queued already, which is catch_up_limit"

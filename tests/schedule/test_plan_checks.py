@@ -14,8 +14,8 @@ from recovery.records.values import Promise
 from recovery.schedule import assignments, check, plan_names, plan_of
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"schedule": "0 0 30 2 *"}, "never fires, since no such day ever comes"),
-    ({"schedule": "0 0 31 4,6 *"}, "never fires, since no such day ever comes"),
+    ({"schedule": "0 0 30 2 *"}, "never fires, because no such day exists"),
+    ({"schedule": "0 0 31 4,6 *"}, "never fires, because no such day exists"),
     ({"schedule": "0 0 32 * *"}, "its day-of-month can't be read"),
     ({"schedule": "0 0 1 13 *"}, "its month can't be read"),
     ({"schedule": "61 * * * *"}, "its minute can't be read"),
@@ -32,9 +32,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"schedule": "1h", "time_zone": "europe/berlin"}, "did you mean 'Europe/Berlin'?"),
     ({"schedule": "1h", "time_zone": "Nowhere/At all"}, "no time zone has this name; names are as in"),
     ({"schedule": "1h", "starts_at": "2026-12-01", "ends_at": "2026-11-01"}, "is before starts_at"),
-    ({"schedule": "1h", "starts_at": "soon"}, "must be a date or a moment"),
-    ({"schedule": "10m", "jitter": "10m"}, "must be shorter than what is between two slots, 10m"),
-    ({"schedule": "*/15 * * * *", "jitter": 1000}, "must be shorter than what is between two slots, 15m"),
+    ({"schedule": "1h", "starts_at": "soon"}, "must be a date or a time"),
+    ({"schedule": "10m", "jitter": "10m"}, "must be shorter than the time between two slots, 10m"),
+    ({"schedule": "*/15 * * * *", "jitter": 1000}, "must be shorter than the time between two slots, 15m"),
     ({"schedule": "10m", "jitter": -1}, "must be a duration"),
     ({"schedule": "10m", "overlap": "maybe"}, "must be one of skip, queue, allow"),
     ({"schedule": "10m", "catch_up": "two"}, "must be one of none, one, all"),
@@ -84,7 +84,8 @@ def test_an_interval_in_any_form(interval: Any) -> None:
 
 WHERE = "schedule nightly"
 FORMS = (
-    "a crontab has five fields (minute hour day month weekday), as in '*/15 * * * *'; an interval is one, as in '10m'"
+    "a crontab has five fields (minute hour day month weekday), as in '*/15 * * * *'; an interval is one word, as in "
+    "'10m'"
 )
 
 
@@ -100,7 +101,7 @@ def refusal(**said: Any) -> str:
     [
         ("schedule", "5 10", f"has 2 fields; {FORMS}"),
         ("schedule", "0 0 32 * *", f"its day-of-month can't be read; {FORMS}"),
-        ("schedule", "0 0 */31 * 1#5", "never fires, since no such day ever comes"),
+        ("schedule", "0 0 */31 * 1#5", "never fires, because no such day exists"),
         ("schedule", "3661d", "the longest interval is 10 years"),
         ("jitter", "soon", "must be a duration, for example 90, 90s, 10m, 2h or 1d"),
         ("jitter", LONGEST + 1, "must be a duration of 0 or more, up to 10 years"),
@@ -153,7 +154,7 @@ def test_a_promise_is_refused_as_an_argument() -> None:
 
 
 def test_a_moment_that_utc_does_not_have_is_refused() -> None:
-    assert "0001-01-01 00:00:00+01:00: is not within the calendar" in refusal(starts_at="0001-01-01T00:00+01:00")
+    assert "0001-01-01 00:00:00+01:00: is outside the calendar" in refusal(starts_at="0001-01-01T00:00+01:00")
 
 
 @pytest.mark.parametrize("interval", ["1s", "3660d", timedelta(seconds=LONGEST)])
@@ -210,7 +211,7 @@ def test_assignments_are_read_from_a_command_line() -> None:
     [
         (["overlap"], "schedule nightly: 'overlap': must be SETTING=VALUE, for example overlap=queue"),
         (["overlaps=queue"], f"{WHERE}: no setting is named 'overlaps'; did you mean 'overlap'?"),
-        (["jitter=1m", "jitter=2m"], "schedule nightly: jitter is given twice: which of them holds?"),
+        (["jitter=1m", "jitter=2m"], "schedule nightly: jitter is given twice; give it once"),
     ],
 )
 def test_a_wrong_assignment_is_refused(texts: list[str], told: str) -> None:

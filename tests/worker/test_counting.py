@@ -96,7 +96,7 @@ def test_a_folder_that_somebody_else_made_instead_is_not_written_to(tmp_path: Pa
     folder.symlink_to(elsewhere)
     program.go()
     code, _, err = program.end()
-    assert code == 0 and "it belongs to somebody else" in err
+    assert code == 0 and "it belongs to another user" in err
     assert not list(elsewhere.iterdir())
 
 

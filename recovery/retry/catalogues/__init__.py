@@ -1,8 +1,7 @@
-"""The catalogues that are in use: the shipped ones, those of installed distributions, and errors that an application
-classifies itself.
+"""The catalogues in use: the shipped ones, those of installed distributions, and an application's own classifications.
 
-Shipped are errors of Python, MongoDB, Redis, HTTP, Couchbase, Hive's replication, and our own. A distribution says
-where its catalogue is by an entry point of the group `recovery.catalogues`, whose name is its own:
+The shipped catalogues have errors of Python, MongoDB, Redis, HTTP, Couchbase, Hive's replication, and this library. A
+distribution declares its catalogue by an entry point of the group `recovery.catalogues`:
 
     [project.entry-points."recovery.catalogues"]
     ledger = "ledger.errors:CATALOGUE"
@@ -29,69 +28,82 @@ from recovery.retry.reasons import UNKNOWN, Reason, reason_of
 
 SHIPPED: tuple[Catalogue, ...] = (PYTHON, MONGODB, REDIS, HTTP, COUCHBASE, HIVE_REPLICATION, OWN)
 GROUP = "recovery.catalogues"
+"""Group of the entry points by which distributions declare their catalogues."""
 
 
 def shipped() -> Catalogues:
-    """Those of ours, for others to be added."""
+    """Return the shipped catalogues. Others can be added to the result."""
     return Catalogues(list(SHIPPED))
 
 
 def in_use() -> Catalogues:
-    """The shipped catalogues and those of installed distributions, for an application to add its own. Raises
-    SettingsError that names the distribution whose catalogue can't be used."""
-    found = shipped()
+    """Return the shipped catalogues and those of installed distributions. An application can add its own to the result.
+
+    Raises:
+        SettingsError: The catalogue of a distribution is unusable. The message names the distribution.
+    """
+    catalogues = shipped()
     for point, catalogue in _installed():
         try:
-            found.add(catalogue)
+            catalogues.add(catalogue)
         except InputError as error:
             raise _unusable(point, str(error)) from error
-    return found
+    return catalogues
 
 
 @cache
 def _installed() -> tuple[tuple[EntryPoint, Catalogue], ...]:
-    # In an order that does not depend on the file system: of two that know an error the later counts.
+    # The order must not depend on the file system, because the later of two catalogues counts if both know an error.
     points = sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value))
-    return tuple((point, _loaded(point)) for point in points)
+    return tuple((point, _load(point)) for point in points)
 
 
-def _loaded(point: EntryPoint) -> Catalogue:
+def _load(point: EntryPoint) -> Catalogue:
     try:
-        found = point.load()
-    except Exception as error:  # somebody else's module, which may do anything when it is imported
+        catalogue = point.load()
+    except Exception as error:  # the import of the distribution's module may raise anything
         raise _unusable(point, f"{type(error).__name__}: {error}") from error
-    if not isinstance(found, Catalogue):
-        raise _unusable(point, f"it is {given.shown(found)}; it has to be a recovery.retry.Catalogue")
-    return found
+    if not isinstance(catalogue, Catalogue):
+        raise _unusable(point, f"it is {given.shown(catalogue)}; it has to be a recovery.retry.Catalogue")
+    return catalogue
 
 
 def _unusable(point: EntryPoint, why: str) -> SettingsError:
-    of = f"{point.dist.name} {point.dist.version}" if point.dist is not None else "a distribution that can't be told"
+    distribution = f"{point.dist.name} {point.dist.version}" if point.dist is not None else "an unknown distribution"
     return SettingsError(
-        f"distribution {of}: its entry point {point.name} = {point.value} ({GROUP}) can't be used: {why}. Correct it, "
-        "or uninstall the distribution"
+        f"distribution {distribution}: its entry point {point.name} = {point.value} ({GROUP}) can't be used: {why}. "
+        "Correct it, or uninstall the distribution"
     )
 
 
 def of_class(error: Any, code: Any, reason: Any = UNKNOWN, text: str | None = None) -> Catalogue:
-    """A catalogue of one class of errors, with its subclasses. Raises InputError for what is none, for a code in no
-    range, and for a reason that there is not."""
+    """Return a catalogue for one class of errors and its subclasses.
+
+    Args:
+        error: The class.
+        code: An ErrorCode, or its number.
+        reason: A Reason, or its name.
+        text: What the code means; the first line of the class's docstring if None.
+
+    Raises:
+        InputError: `error` is not a class of errors, the number is outside all ranges, or there is no such reason.
+    """
     if not (isinstance(error, type) and issubclass(error, BaseException)):
-        raise InputError(f"{given.shown(error)} is no class of errors; write @app.classifies(…) above one")
+        raise InputError(f"{given.shown(error)} is not a class of errors; write @app.classifies(…) above a class")
     name = f"{error.__module__}.{error.__qualname__}"
     if not isinstance(code, ErrorCode):
         if type(code) is not int:
             raise InputError(
-                f"{name}: its code {given.shown(code)} is none; give a number, as in @app.classifies(27001, …)"
+                f"{name}: its code {given.shown(code)} is not a number; give one, as in @app.classifies(27001, …)"
             )
-        code = ErrorCode(code, _shouted(error.__name__), text or _first_line(error))
+        code = ErrorCode(code, _constant_name(error.__name__), text or _first_line(error))
     if not isinstance(reason, Reason):
         reason = reason_of(given.text(reason, "reason"))
     return Catalogue(name, (Entry(code, reason, types=frozenset({name})),))
 
 
-def _shouted(name: str) -> str:
-    """`LedgerClosed` as `LEDGER_CLOSED`."""
+def _constant_name(name: str) -> str:
+    """Return `LedgerClosed` as `LEDGER_CLOSED`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).upper()
 
 

@@ -1,11 +1,12 @@
-"""Errors of Couchbase: which of its answers may be retried, and which of its operations are idempotent.
+"""Couchbase's errors: which of its answers may be retried, and which of its operations are idempotent.
 
-The lists are those of RFC 49, 'Response Code Retry List' and 'Idempotent Operation List'.
+The lists are RFC 49's 'Response Code Retry List' and 'Idempotent Operation List'.
 
-An error of the SDK (the package `couchbase`) is recognised by its context first: the service, the status, the operation
-and the text of the answer. Then by the reasons for which the SDK itself had retried before it raised the error, and
-last by its class. An answer that is not in the list is not retried, unless the server's error map says that it may be.
-Codes from 26001 on; from 46001 on what waiting does not cure.
+An error of the SDK (the package `couchbase`) is recognized by its context first: the service, the status, the operation
+and the text of the answer. Then come the reasons for which the SDK itself retried before it raised the error, and
+finally the error's class. An answer that is not in the list is only retried if the server's error map allows it.
+
+Retriable codes begin at 26001, and codes that are not retriable at 46001.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ from recovery.retry.signs import Signs
 
 NAME = "couchbase"
 SERVICES = ("kv", "query", "analytics", "search", "view")
+"""The services whose answers `response` classifies."""
 _BY_HTTP_STATUS = ("search", "view")
-"""Services whose answers the list names by their HTTP status; the others have codes of their own."""
+"""Services whose answers the list identifies by HTTP status. The other services have their own codes."""
 
 
 def _classes(*names: str) -> frozenset[str]:
@@ -55,13 +57,13 @@ def _classes(*names: str) -> frozenset[str]:
 _ANY = _classes("CouchbaseException")
 
 
-def _code_of(number: int, reason: Reason) -> ErrorCode:
+def _error_code(number: int, reason: Reason) -> ErrorCode:
     return ErrorCode(number, f"COUCHBASE_{reason.name}", f"Couchbase: {reason.meaning}")
 
 
 CODES = {
-    reason: _code_of(26001 + place, reason)
-    for place, reason in enumerate(
+    reason: _error_code(26001 + offset, reason)
+    for offset, reason in enumerate(
         (
             KV_NOT_MY_VBUCKET,
             KV_COLLECTION_OUTDATED,
@@ -78,21 +80,23 @@ CODES = {
         )
     )
 }
-"""Codes 26001 to 26012, by the reasons in the list of response codes."""
-ERROR_MAP = ErrorCode(26013, "COUCHBASE_KV_ERROR_MAP", "Couchbase: the error map says that it may be tried again")
-AMBIGUOUS = ErrorCode(26014, "COUCHBASE_AMBIGUOUS", "Couchbase did not answer in time, and may have done it")
-NOT_DONE = ErrorCode(26015, "COUCHBASE_TIMED_OUT", "Couchbase did not answer in time, and has changed nothing")
-CANCELED = ErrorCode(26016, "COUCHBASE_CANCELED", "The connection to Couchbase was lost while it was used")
-NO_SERVICE = ErrorCode(26017, "COUCHBASE_SERVICE_UNAVAILABLE", "No node of Couchbase offers this service now")
+"""{reason in the list of response codes: its code}, from 26001 to 26012."""
+ERROR_MAP = ErrorCode(26013, "COUCHBASE_KV_ERROR_MAP", "Couchbase: the error map indicates a retry")
+AMBIGUOUS = ErrorCode(
+    26014, "COUCHBASE_AMBIGUOUS", "Couchbase did not answer in time, and may have executed the request"
+)
+NOT_DONE = ErrorCode(26015, "COUCHBASE_TIMED_OUT", "Couchbase did not answer in time, and has not executed the request")
+CANCELED = ErrorCode(26016, "COUCHBASE_CANCELED", "The connection to Couchbase was lost during the request")
+NO_SERVICE = ErrorCode(26017, "COUCHBASE_SERVICE_UNAVAILABLE", "No Couchbase node offers this service now")
 NO_SOCKET = ErrorCode(26018, "COUCHBASE_NO_CONNECTION", "There is no connection to Couchbase")
-RATE_LIMITED = ErrorCode(26019, "COUCHBASE_RATE_LIMITED", "Couchbase asks for fewer requests")
-RETRIED = ErrorCode(26020, "COUCHBASE_RETRIED_IN_VAIN", "The SDK of Couchbase has retried until its own timeout")
-DENIED = ErrorCode(46001, "COUCHBASE_DENIED", "Couchbase does not know this user, or does not let it do this")
-REFUSED = ErrorCode(46002, "COUCHBASE_REFUSED", "Couchbase refuses this whenever it is asked")
+RATE_LIMITED = ErrorCode(26019, "COUCHBASE_RATE_LIMITED", "Couchbase limits the rate of requests")
+RETRIED = ErrorCode(26020, "COUCHBASE_RETRIED_IN_VAIN", "Couchbase's SDK has retried until its own timeout")
+DENIED = ErrorCode(46001, "COUCHBASE_DENIED", "Couchbase rejects this user, or the user has no permission for this")
+REFUSED = ErrorCode(46002, "COUCHBASE_REFUSED", "Couchbase refuses this request every time")
 
 
 def _not_of(*operations: str) -> Callable[[Signs], bool]:
-    """Return whether an operation is none of these, and none of DCP's."""
+    """Return a condition that the operation is none of these and does not belong to DCP."""
     return lambda signs: signs.operation not in operations and not signs.operation.startswith("dcp")
 
 
@@ -100,29 +104,29 @@ def _is_missing(signs: Signs) -> bool:
     return '"reason":"missing"' in signs.text
 
 
-def _may_pass(signs: Signs) -> bool:
-    """Return whether a view's 500 may pass: it does not if the view is missing, or the request wrong."""
+def _may_be_transient(signs: Signs) -> bool:
+    """Return whether a view's status 500 may be transient. It is not if the view is missing or the request is wrong."""
     text = signs.text
     return not ("error" in text and ("{not_found, missing_named_view}" in text or '"badarg"' in text))
 
 
 def _answer(service: str, statuses: set[int], reason: Reason, applies: Callable[[Signs], bool] | None = None) -> Entry:
-    """Return a line of the RFC's list."""
-    held = frozenset(statuses)
+    """Return the entry for a line of RFC 49's list."""
+    codes = frozenset(statuses)
     by_status = service in _BY_HTTP_STATUS
     return Entry(
         CODES[reason],
         reason,
         types=_ANY,
         service=service,
-        statuses=held if by_status else frozenset(),
-        numbers=frozenset() if by_status else held,
+        statuses=codes if by_status else frozenset(),
+        numbers=frozenset() if by_status else codes,
         applies=applies,
     )
 
 
 def _retried_for(reason: Reason) -> Entry:
-    """Return the entry of a request that changed nothing, and that the SDK has retried for this reason in vain."""
+    """Return the entry for a request that changed nothing and that the SDK has retried in vain for this reason."""
     code = CODES.get(reason, ERROR_MAP if reason is KV_ERROR_MAP_RETRY_INDICATED else RETRIED)
     return Entry(code, reason, types=_classes("UnAmbiguousTimeoutException"), labels=frozenset({reason.name}))
 
@@ -131,9 +135,9 @@ _VIEW_STATUSES = {300, 301, 302, 303, 307, 401, 408, 409, 412, 416, 417, 501, 50
 
 ANSWERS: tuple[Entry, ...] = (
     _answer("kv", {0x07}, KV_NOT_MY_VBUCKET, _not_of()),
-    # GetCollectionID gets it if the collection does not exist.
+    # GetCollectionID gets this status if the collection does not exist.
     _answer("kv", {0x88}, KV_COLLECTION_OUTDATED, _not_of("get_collection_id")),
-    # Of an unlock it means another CAS, and is for the user.
+    # An unlock gets this status if its CAS is wrong, which the user must handle.
     _answer("kv", {0x09}, KV_LOCKED, _not_of("unlock")),
     _answer("kv", {0x86}, KV_TEMPORARY_FAILURE, _not_of()),
     _answer("kv", {0xA2}, KV_SYNC_WRITE_IN_PROGRESS, _not_of()),
@@ -142,25 +146,25 @@ ANSWERS: tuple[Entry, ...] = (
     _answer("query", {5000}, QUERY_INDEX_NOT_FOUND, lambda signs: "queryport.indexNotFound" in signs.text),
     _answer("analytics", {23000, 23003, 23007}, ANALYTICS_TEMPORARY_FAILURE),
     _answer("search", {429}, SEARCH_TOO_MANY_REQUESTS),
-    # 302 stands in the list twice; the reason that is always retried comes first.
+    # The list has 302 twice. The reason that is always retried comes first.
     _answer("view", {302}, VIEWS_NO_ACTIVE_PARTITION),
     _answer("view", _VIEW_STATUSES, VIEWS_TEMPORARY_FAILURE),
     _answer("view", {404}, VIEWS_TEMPORARY_FAILURE, _is_missing),
-    _answer("view", {500}, VIEWS_TEMPORARY_FAILURE, _may_pass),
+    _answer("view", {500}, VIEWS_TEMPORARY_FAILURE, _may_be_transient),
 )
-"""The RFC's list of response codes."""
+"""RFC 49's list of response codes."""
 
 _KNOWN_STATUSES = frozenset(number for answer in ANSWERS if answer.service == "kv" for number in answer.numbers)
 
 COUCHBASE = Catalogue(
     NAME,
     (
-        # The SDK has looked at the operation: an unlock with another CAS, a collection that is not there. They keep
-        # the status of the list, which means something else of other operations.
+        # The SDK has already considered the operation: an unlock with a wrong CAS, or a missing collection. The status
+        # of these errors is in the list, but has another meaning for other operations.
         Entry(REFUSED, UNKNOWN, types=_classes("CasMismatchException")),
         Entry(REFUSED, UNKNOWN, types=_classes("CollectionNotFoundException")),
         *ANSWERS,
-        # The error map is for statuses that are not in the list.
+        # The error map only counts for statuses that are not in the list.
         Entry(REFUSED, UNKNOWN, types=_ANY, service="kv", numbers=_KNOWN_STATUSES),
         Entry(
             ERROR_MAP,
@@ -199,21 +203,22 @@ IDEMPOTENT: dict[str, frozenset[str]] = {
         }
     ),
 }
-"""Idempotent operations of the key-value service. Get-and-lock and get-and-touch are not."""
+"""Idempotent operations of the key-value service. Get-and-lock and get-and-touch are not idempotent."""
 
 
 def response(
     service: str, status: int, *, operation: str = "", text: str = "", error_map_retry: bool | None = None
 ) -> Classified:
-    """Return what an answer of Couchbase is, without an error of the SDK.
+    """Classify an answer of Couchbase without an error of the SDK.
 
     Args:
         service: One of SERVICES.
-        status: The status of the key-value service, the error code of a query, or the HTTP status.
+        status: The key-value status, the error code of a query, or the HTTP status.
         operation: The operation that was answered, as in IDEMPOTENT.
         text: The answer's text.
-        error_map_retry: Whether the server's error map indicates a retry for a key-value status that is not in the
-            list; None if it has no entry.
+        error_map_retry: Whether the server's error map indicates a retry, for a key-value status that is not in the
+            list;
+            None if the map has no entry.
 
     Raises:
         InputError: There is no such service.
@@ -230,17 +235,17 @@ def response(
         service=service,
         operation=operation,
     )
-    found = COUCHBASE.find(signs)
-    return UNCLASSIFIED if found is None or found[0].code is REFUSED else found[0]
+    match = COUCHBASE.find(signs)
+    return UNCLASSIFIED if match is None or match[0].code is REFUSED else match[0]
 
 
 def is_idempotent(service: str, operation: str = "", *, read_only: bool = False, method: str = "") -> bool:
-    """Return whether an operation is in the RFC's list; all others are not.
+    """Return whether an operation is in RFC 49's list of idempotent operations.
 
     Args:
         service: One of SERVICES, or `manager` for the cluster manager and the management APIs.
         operation: An operation of the key-value service.
-        read_only: The property of a query, or of an analytics query.
+        read_only: Whether a query, or an analytics query, is declared as read-only.
         method: The HTTP method of a call to the manager.
 
     Raises:

@@ -1,6 +1,7 @@
-"""Answers and errors of HTTP, whichever library raises them: requests, httpx, urllib, urllib3, aiohttp, botocore.
+"""HTTP answers and errors, whichever library raises them: requests, httpx, urllib, urllib3, aiohttp, botocore.
 
-By the status first. Codes from 24000 on; 44000 an answer that would be the same again.
+The status counts first. Retriable codes begin at 24001. Codes from 44001 on are for requests that would fail again, or
+for which a retry is unsafe.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from recovery.retry.reasons import (
 )
 from recovery.retry.signs import RETRY_AFTER
 
-TOO_MANY = ErrorCode(24001, "HTTP_429", "The server asks for fewer requests")
+TOO_MANY = ErrorCode(24001, "HTTP_429", "The server limits the rate of requests")
 UNAVAILABLE = ErrorCode(24002, "HTTP_503", "The server can't take the request now")
-NOT_BEGUN = ErrorCode(24003, "HTTP_408_OR_425", "The server did not begin with the request")
+NOT_BEGUN = ErrorCode(24003, "HTTP_408_OR_425", "The server did not start the request")
 GATEWAY = ErrorCode(24004, "HTTP_502_OR_504", "A gateway got no good answer from the server behind it")
 UNREACHABLE = ErrorCode(24005, "HTTP_UNREACHABLE", "The server can't be reached")
-LOST = ErrorCode(24006, "HTTP_CONNECTION_LOST", "The connection was lost before the answer was there")
-TIMED_OUT = ErrorCode(24007, "HTTP_TIMED_OUT", "No answer came in time")
+LOST = ErrorCode(24006, "HTTP_CONNECTION_LOST", "The connection was lost before the answer arrived")
+TIMED_OUT = ErrorCode(24007, "HTTP_TIMED_OUT", "No answer arrived in time")
 NO_SOCKET = ErrorCode(24008, "HTTP_NO_CONNECTION", "No connection was free in time")
-RETRY_LATER = ErrorCode(24009, "HTTP_RETRY_AFTER", "The server refuses the request now, and says when to ask again")
-FAILED_FOR_NOW = ErrorCode(24010, "HTTP_5XX_RETRY_AFTER", "The server failed at it, and says when to ask again")
-CLIENT_ERROR = ErrorCode(44001, "HTTP_4XX", "The server refuses this request whenever it gets it")
-SERVER_ERROR = ErrorCode(44002, "HTTP_5XX", "The server failed at it, and nobody knows how far it came")
+RETRY_LATER = ErrorCode(24009, "HTTP_RETRY_AFTER", "The server refuses the request now, and says when to retry")
+FAILED_FOR_NOW = ErrorCode(24010, "HTTP_5XX_RETRY_AFTER", "The server failed at the request, and says when to retry")
+CLIENT_ERROR = ErrorCode(44001, "HTTP_4XX", "The server refuses this request every time")
+SERVER_ERROR = ErrorCode(44002, "HTTP_5XX", "The server failed at the request, and nobody knows how far it came")
 
 HTTP = Catalogue(
     "http",
@@ -42,8 +43,8 @@ HTTP = Catalogue(
         Entry(UNAVAILABLE, HTTP_SERVICE_UNAVAILABLE, statuses=frozenset({503})),
         Entry(NOT_BEGUN, HTTP_REQUEST_TIMEOUT, statuses=frozenset({408, 425})),
         Entry(GATEWAY, HTTP_GATEWAY, statuses=frozenset({502, 504})),
-        # Retry-After is the error map of HTTP: some servers limit their clients by 403, or are busy by 409. After a 5xx
-        # the request may have been done.
+        # Retry-After is like an error map: some servers use 403 to limit the rate, or 409 if they are busy. After a 5xx
+        # the request may have been executed.
         Entry(
             RETRY_LATER,
             SERVICE_RESPONSE_CODE_INDICATED,
@@ -53,7 +54,7 @@ HTTP = Catalogue(
         Entry(FAILED_FOR_NOW, HTTP_GATEWAY, statuses=frozenset(range(500, 600)), labels=frozenset({RETRY_AFTER})),
         Entry(CLIENT_ERROR, UNKNOWN, statuses=frozenset(range(400, 500))),
         Entry(SERVER_ERROR, UNKNOWN, statuses=frozenset(range(500, 600))),
-        # Before a server that can't be reached, and a connection that was lost: these classes are of both.
+        # These classes are also used for unreachable servers and lost connections, so this entry must come first.
         Entry(
             NOT_TRUSTED,
             UNKNOWN,

@@ -1,4 +1,7 @@
-"""Errors of MongoDB, as pymongo raises them: by class, by the server's code and by its labels. Codes from 22000 on."""
+"""MongoDB's errors as pymongo raises them, recognized by class, by the server's code and by its labels.
+
+Retriable codes begin at 22001, and codes that are not retriable at 42001.
+"""
 
 from __future__ import annotations
 
@@ -18,28 +21,28 @@ from recovery.retry.reasons import (
 )
 from recovery.retry.signs import WRITE_CONCERN_ERRORS
 
-AWAY = ErrorCode(22001, "MONGODB_AWAY", "No MongoDB that could take it was found in time")
-NO_SOCKET = ErrorCode(22002, "MONGODB_NO_CONNECTION", "No connection to MongoDB was free in time")
-REFUSED = ErrorCode(22003, "MONGODB_NOT_PRIMARY", "This MongoDB is not the primary")
-CHANGED = ErrorCode(22004, "MONGODB_STEPPED_DOWN", "MongoDB stepped down, or shut down, in the middle of it")
-LOST = ErrorCode(22005, "MONGODB_CONNECTION_LOST", "The connection to MongoDB was lost while it was used")
-TIMED_OUT = ErrorCode(22006, "MONGODB_TIMED_OUT", "MongoDB did not answer, or did not confirm, in time")
-NOT_CONFIRMED = ErrorCode(22009, "MONGODB_NOT_CONFIRMED", "Written, and a majority did not confirm it yet")
-CONFLICT = ErrorCode(22007, "MONGODB_WRITE_CONFLICT", "Another transaction was first")
-OVERLOADED = ErrorCode(22008, "MONGODB_OVERLOADED", "MongoDB has too much to do, or no room for the moment")
-CURSOR = ErrorCode(22010, "MONGODB_CHANGE_STREAM", "A change stream ended, and can be resumed")
-DENIED = ErrorCode(42001, "MONGODB_DENIED", "MongoDB does not know this user, or does not let it do this")
-INVALID = ErrorCode(42002, "MONGODB_REFUSED", "MongoDB refuses this whenever it is asked")
+AWAY = ErrorCode(22001, "MONGODB_AWAY", "No suitable MongoDB server was found in time")
+NO_SOCKET = ErrorCode(22002, "MONGODB_NO_CONNECTION", "No connection to MongoDB became free in time")
+REFUSED = ErrorCode(22003, "MONGODB_NOT_PRIMARY", "This MongoDB server is not the primary")
+CHANGED = ErrorCode(22004, "MONGODB_STEPPED_DOWN", "MongoDB stepped down or shut down during the request")
+LOST = ErrorCode(22005, "MONGODB_CONNECTION_LOST", "The connection to MongoDB was lost during the request")
+TIMED_OUT = ErrorCode(22006, "MONGODB_TIMED_OUT", "MongoDB did not answer or confirm in time")
+NOT_CONFIRMED = ErrorCode(22009, "MONGODB_NOT_CONFIRMED", "The write was done, but a majority has not confirmed it yet")
+CONFLICT = ErrorCode(22007, "MONGODB_WRITE_CONFLICT", "Another transaction committed first")
+OVERLOADED = ErrorCode(22008, "MONGODB_OVERLOADED", "MongoDB is overloaded, or temporarily out of space")
+CURSOR = ErrorCode(22010, "MONGODB_CHANGE_STREAM", "A change stream was interrupted, and can be resumed")
+DENIED = ErrorCode(42001, "MONGODB_DENIED", "MongoDB rejects this user, or the user has no permission for this")
+INVALID = ErrorCode(42002, "MONGODB_REFUSED", "MongoDB refuses this request every time")
 
 _ANY = frozenset({"pymongo.errors.PyMongoError"})
-# Of the server's error codes (MongoDB's error_codes.yml).
+# Server error codes (MongoDB's error_codes.yml).
 _NOT_PRIMARY = frozenset({10058, 10107, 13435, 13436})
 _CHANGED = frozenset({91, 189, 11600, 11602})
 _LOST = frozenset({6, 7, 89, 9001})
 _TIMED_OUT = frozenset({50, 64, 202, 262})
 _CONFLICT = frozenset({112, 246, 251})
 _OVERLOADED = frozenset({24, 46, 371, 462, 12587, 14031})
-"""Locks, an index that is built, writes that are blocked for users, too much to do, no room on the disk."""
+"""Codes for locks, an index build, writes that are blocked for users, overload, and a full disk."""
 _UNCONFIRMED = frozenset({"pymongo.errors.WriteConcernError", "pymongo.errors.WTimeoutError"})
 _DENIED = frozenset({11, 13, 18, 8000})
 
@@ -49,7 +52,7 @@ MONGODB = Catalogue(
         Entry(DENIED, UNKNOWN, types=_ANY, numbers=_DENIED),
         Entry(CHANGED, STATE_CHANGED_IN_FLIGHT, types=_ANY, numbers=_CHANGED),
         Entry(LOST, SOCKET_CLOSED_WHILE_IN_FLIGHT, types=_ANY, numbers=_LOST),
-        # Before a member that is no primary: with a write concern it was one, and did what it does not confirm.
+        # These come before NOT_PRIMARY: with a write concern error, the member was the primary and did the write.
         Entry(NOT_CONFIRMED, TIMEOUT_IN_FLIGHT, types=_UNCONFIRMED),
         Entry(NOT_CONFIRMED, TIMEOUT_IN_FLIGHT, types=_ANY, labels=frozenset({WRITE_CONCERN_ERRORS})),
         Entry(REFUSED, NOT_PRIMARY, types=_ANY, numbers=_NOT_PRIMARY),
@@ -66,7 +69,7 @@ MONGODB = Catalogue(
         ),
         Entry(LOST, SOCKET_CLOSED_WHILE_IN_FLIGHT, types=frozenset({"pymongo.errors.AutoReconnect"})),
         Entry(CONFLICT, WRITE_CONFLICT, types=_ANY, labels=frozenset({"TransientTransactionError"})),
-        # Of codes that are not known here: what the server's labels indicate, which are its error map.
+        # For codes that are not listed above, the server's labels decide. They are like an error map.
         Entry(OVERLOADED, SERVER_OVERLOADED, types=_ANY, labels=frozenset({"SystemOverloadedError"})),
         Entry(NOT_CONFIRMED, TIMEOUT_IN_FLIGHT, types=_ANY, labels=frozenset({"UnknownTransactionCommitResult"})),
         Entry(LOST, SOCKET_CLOSED_WHILE_IN_FLIGHT, types=_ANY, labels=frozenset({"RetryableWriteError"})),

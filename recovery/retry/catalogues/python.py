@@ -1,8 +1,10 @@
-"""Errors that every actor may meet, whatever it uses: Python's own, and those of `recovery.errors`.
+"""Errors that any actor may get: Python's own, and those of `recovery.errors`.
 
-Python's are known by their class and by the operating system's number. Codes from 21000 on; 41000 what waiting does not
-cure. `OWN` is what actors get from this library: codes 10101, from 25000 and from 45000 on. That a server is away is
-not in it, because such an error was raised from the driver's error, which says more.
+Python's errors are recognized by class and errno. Retriable codes begin at 21001, and codes that are not retriable at
+41001.
+
+`OWN` has the errors that actors get from this library: code 10101, and codes from 25001 and from 45001 on. It has no
+entry for a server that is away, because the driver's error, from which such an error is raised, is more precise.
 """
 
 from __future__ import annotations
@@ -20,16 +22,16 @@ from recovery.retry.reasons import (
     UNKNOWN,
 )
 
-REFUSED = ErrorCode(21001, "CONNECTION_REFUSED", "Nothing listens there, or the host can't be reached")
-NAME_NOT_RESOLVED = ErrorCode(21002, "NAME_NOT_RESOLVED", "The name of a host is not resolved")
-CLOSED = ErrorCode(21003, "CONNECTION_CLOSED", "The connection was closed while it was used")
-TIMED_OUT = ErrorCode(21004, "TIMED_OUT", "No answer came in time")
-BUSY = ErrorCode(21005, "RESOURCE_BUSY", "A resource of this machine is in use, or used up for the moment")
-NOT_TRUSTED = ErrorCode(41001, "CERTIFICATE_NOT_TRUSTED", "One side does not trust the other one's certificate")
-"""The catalogues of libraries that speak TLS have it too."""
+REFUSED = ErrorCode(21001, "CONNECTION_REFUSED", "No server listens at the address, or the host can't be reached")
+NAME_NOT_RESOLVED = ErrorCode(21002, "NAME_NOT_RESOLVED", "The name of a host can't be resolved")
+CLOSED = ErrorCode(21003, "CONNECTION_CLOSED", "The connection was closed during the request")
+TIMED_OUT = ErrorCode(21004, "TIMED_OUT", "No answer arrived in time")
+BUSY = ErrorCode(21005, "RESOURCE_BUSY", "A resource of this machine is in use, or temporarily exhausted")
+NOT_TRUSTED = ErrorCode(41001, "CERTIFICATE_NOT_TRUSTED", "One side does not trust the certificate of the other")
+"""The code of a refused certificate. The catalogues of libraries that use TLS have it, too."""
 
 NOT_TRUSTED_PATTERN = "CERTIFICATE_VERIFY_FAILED|_ALERT_(UNKNOWN_CA|BAD_CERTIFICATE|(UNSUPPORTED_)?CERTIFICATE)"
-"""What OpenSSL writes if the certificate of the server, or of the client, is refused."""
+"""Pattern of OpenSSL's texts if the certificate of the server or of the client is refused."""
 
 _UNREACHABLE = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETUNREACH, errno.ENETDOWN}
 _CLOSED = {errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE, errno.ENOTCONN, errno.ESHUTDOWN, errno.ENETRESET}
@@ -62,7 +64,7 @@ PYTHON = Catalogue(
                 }
             ),
         ),
-        # smtplib raises it as well if nobody has connected: waiting does not cure that.
+        # smtplib also raises this error if the program has not connected, which waiting does not cure.
         Entry(
             CLOSED,
             SOCKET_CLOSED_WHILE_IN_FLIGHT,
@@ -78,10 +80,8 @@ PYTHON = Catalogue(
     ),
 )
 
-INVALID_INPUT = ErrorCode(
-    10101, "INVALID_INPUT", "What the actor gave can't be used, or is refused; nothing was changed"
-)
-RESULT_TIMEOUT = ErrorCode(25001, "RESULT_TIMEOUT", "A process that the actor waits for goes on")
+INVALID_INPUT = ErrorCode(10101, "INVALID_INPUT", "The actor's input is invalid or refused; nothing was changed")
+RESULT_TIMEOUT = ErrorCode(25001, "RESULT_TIMEOUT", "A process that the actor waits for has not ended yet")
 PROCESS_BROKEN = ErrorCode(45001, "PROCESS_BROKEN", "A process that the actor waits for ended without a result")
 DAMAGED_RECORD = ErrorCode(45002, "DAMAGED_RECORD", "A record can't be read")
 

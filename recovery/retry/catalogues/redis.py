@@ -1,5 +1,8 @@
-"""Errors of Redis and Valkey, as redis-py raises them: by class, and by the word that the server's answer begins with.
-Codes from 23000 on."""
+"""Errors of Redis and Valkey as redis-py raises them, recognized by class, and by the first word of the server's
+answer.
+
+Retriable codes begin at 23001, and codes that are not retriable at 43001.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +23,18 @@ from recovery.retry.reasons import (
     UNKNOWN,
 )
 
-LOADING = ErrorCode(23001, "REDIS_IS_LOADING", "Redis reads its data from disk")
-READ_ONLY = ErrorCode(23002, "REDIS_IS_READ_ONLY", "This Redis is a replica, or its disk takes no writes")
+LOADING = ErrorCode(23001, "REDIS_IS_LOADING", "Redis is loading its data from disk")
+READ_ONLY = ErrorCode(23002, "REDIS_IS_READ_ONLY", "This Redis is a replica, or can't write to its disk")
 NO_MEMORY = ErrorCode(23003, "REDIS_HAS_NO_MEMORY", "Redis has no memory left for a write")
-SCRIPT = ErrorCode(23004, "REDIS_RUNS_A_SCRIPT", "Redis runs a script or a function, and nothing beside it")
-MOVING = ErrorCode(23005, "REDIS_CLUSTER_MOVES", "The Redis cluster moves slots, or has no master for them")
+SCRIPT = ErrorCode(23004, "REDIS_RUNS_A_SCRIPT", "Redis runs a script or a function, which blocks all other requests")
+MOVING = ErrorCode(23005, "REDIS_CLUSTER_MOVES", "The Redis cluster is moving slots, or has no master for them")
 REFUSED = ErrorCode(23006, "REDIS_REFUSED", "Redis can't be reached")
-LOST = ErrorCode(23007, "REDIS_CONNECTION_LOST", "The connection to Redis was lost while it was used")
+LOST = ErrorCode(23007, "REDIS_CONNECTION_LOST", "The connection to Redis was lost during the request")
 TIMED_OUT = ErrorCode(23008, "REDIS_TIMED_OUT", "Redis did not answer in time")
 NO_SOCKET = ErrorCode(23009, "REDIS_NO_CONNECTION", "No connection to Redis was free")
-TOO_MANY = ErrorCode(23010, "REDIS_HAS_TOO_MANY_CLIENTS", "Redis takes no more connections")
-DENIED = ErrorCode(43001, "REDIS_DENIED", "Redis does not know this user, or does not let it do this")
-INVALID = ErrorCode(43002, "REDIS_REFUSES_THIS", "Redis refuses this whenever it is asked")
+TOO_MANY = ErrorCode(23010, "REDIS_HAS_TOO_MANY_CLIENTS", "Redis accepts no more connections")
+DENIED = ErrorCode(43001, "REDIS_DENIED", "Redis rejects this user, or the user has no permission for this")
+INVALID = ErrorCode(43002, "REDIS_REFUSES_THIS", "Redis refuses this request every time")
 
 _ANY = frozenset({"redis.exceptions.RedisError"})
 _DENIED = frozenset({"redis.exceptions.AuthenticationError", "redis.exceptions.NoPermissionError"})
