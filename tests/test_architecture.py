@@ -135,8 +135,19 @@ def test_a_package_tells_the_design_of_its_room() -> None:
     assert [name_of(path) for path in rooms if len((ast.get_docstring(tree(path)) or "").split()) < 10] == []
 
 
+def lines_without_docstrings(path: Path) -> int:
+    """Return the number of a module's lines, without docstrings: a public method may need a long one."""
+    docstrings = [
+        node.value
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    ]
+    documented = sum((text.end_lineno or text.lineno) - text.lineno + 1 for text in docstrings)
+    return len(path.read_text(encoding="utf-8").splitlines()) - documented
+
+
 def test_a_module_is_not_two() -> None:
-    lengths = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
+    lengths = {name_of(path): lines_without_docstrings(path) for path in MODULES}
     assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
 
 

@@ -1,17 +1,17 @@
-"""What a process does, and what is done to it.
+"""Everything that happens to a process, from its start to its end.
 
     actors       what users hold, and how their functions are called
-    start        a process is saved and registered
-    run          attempts at its tasks
-    apply        finished tasks reach the graph; what is ready is enqueued; the process ends
-    end          it is broken, aborted, done again or removed
-    operators    what operators do, each kept in the audit log
+    start        save and register a process
+    run          claim tasks, and run attempts
+    apply        apply finished tasks to the graph, enqueue the tasks that are ready, finish the process
+    end          break, abort, redo or remove a process
+    operators    the commands of operators, each recorded in the audit log
 
-Each step of a task's life is a function that may run twice, in two places, or stop half way. What one hands to the next
-is in `steps`. Repairs and operators' commands call the same functions.
+Each step of a task's life is a function that may run twice, run in two places at once, or stop half way. `steps` has
+the data that one step passes to the next. Repairs and operators' commands call the same functions.
 
-`app` is the application that all of it hangs on, `resources` the connections of one process, `isolation` keeps one
-damaged record from holding up the others, `outages` waits for a database that is away.
+`app` is the application object. `resources` holds the connections of one operating-system process. `isolation` keeps
+one damaged record from blocking the others. `outages` retries a step while MongoDB is unavailable.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The name and the version of an application.
 
-The name is what its code gives, or the top-level package that makes it; the version what its code gives, its
-distribution's, or a hash of its actors' signatures.
+The application's code can give both. The default name is the top-level package of the module that makes the
+application. The default version is the version of the package's distribution, or else a hash of the signatures of all
+actors.
 """
 
 from __future__ import annotations
@@ -29,26 +30,27 @@ _HASH_DIGITS = 12
 
 
 class HasFunction(Protocol):
-    """An actor, as far as its signature is concerned."""
+    """An actor, reduced to the function whose signature is hashed."""
 
     @property
     def function(self) -> Callable[..., Any]: ...
 
 
 def checked_version(version: Any, argument: str = "version") -> str:
-    """Return a version that an application can have. Raises InputError."""
+    """Return `version` as a plain text. Raises InputError, which names `argument`, if an application cannot have this
+    version."""
     if not isinstance(version, str) or not _VERSION.fullmatch(version):
-        told = f"the version of an application has {_VERSION_WANTED}, as in 1.4.0"
-        raise InputError(f"Recovery({argument}={given.shown(version)}): {told}")
+        requirement = f"the version of an application has {_VERSION_WANTED}, as in 1.4.0"
+        raise InputError(f"Recovery({argument}={given.shown(version)}): {requirement}")
     return given.exact(version)
 
 
 def checked_versions(versions: Iterable[Any]) -> frozenset[str]:
-    """Return versions with which an application is compatible. Raises InputError."""
+    """Return the versions with which an application is compatible. Raises InputError if one of them is not allowed."""
     if isinstance(versions, str | bytes) or not isinstance(versions, Iterable):
-        told = given.shown(versions)
-        raise InputError(f'Recovery(compatible_with={told}): give it a list of versions, as in ["1.3.0", "1.4.0"]')
-    return frozenset(checked_version(one, "compatible_with") for one in versions)
+        shown = given.shown(versions)
+        raise InputError(f'Recovery(compatible_with={shown}): give it a list of versions, as in ["1.3.0", "1.4.0"]')
+    return frozenset(checked_version(version, "compatible_with") for version in versions)
 
 
 def default_version(module: str, actors: Mapping[str, HasFunction]) -> str:
@@ -69,37 +71,42 @@ def default_version(module: str, actors: Mapping[str, HasFunction]) -> str:
 @cache
 def _distribution_version(package: str) -> str | None:
     names = set(packages_distributions().get(package, ()))
-    # One that is installed in editable mode may be found twice: beside its sources there may be metadata as well.
-    found = list(distributions(name=names.pop())) if len(names) == 1 else []
-    if not found or any(map(_is_editable, found)):
+    # An editable distribution may be found twice, because its sources may contain metadata as well.
+    installed = list(distributions(name=names.pop())) if len(names) == 1 else []
+    if not installed or any(map(_is_editable, installed)):
         return None
-    version = found[0].version
+    version = installed[0].version
     return version if isinstance(version, str) and _VERSION.fullmatch(version) else None
 
 
-def _is_editable(found: Distribution) -> bool:
-    """Whether a distribution is installed in editable mode. Some build backends name its packages even so."""
+def _is_editable(distribution: Distribution) -> bool:
+    """Return whether a distribution is installed in editable mode. Some build backends list its packages anyway."""
     try:
-        origin = json.loads(found.read_text("direct_url.json") or "{}")
+        origin = json.loads(distribution.read_text("direct_url.json") or "{}")
         return bool(origin["dir_info"]["editable"])
     except (KeyError, TypeError, ValueError):  # installed from an index, or by something other than pip
         return False
 
 
 def _hash(actors: Mapping[str, HasFunction]) -> str:
-    # Workers add the canary to the actors of the application; clients do not.
-    lines = sorted(f"{name}({', '.join(_parameters(one.function))})" for name, one in actors.items() if name != CANARY)
+    # The canary is left out, because workers add it to the actors of the application and clients do not.
+    lines = sorted(
+        f"{name}({', '.join(_parameters(actor.function))})" for name, actor in actors.items() if name != CANARY
+    )
     return f"actors-{hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:_HASH_DIGITS]}"
 
 
 def _parameters(function: Callable[..., Any]) -> Iterable[str]:
-    """The name and kind of each parameter, and whether it has a default. The default's own text is left out: it may
-    contain an address, which differs between processes."""
+    """Return the name and kind of each parameter, and whether it has a default. The text of the default is left out,
+    because it may contain an address, which differs between processes."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # written in C
         return ()
-    return (f"{one.kind.name} {one.name}{'=' if one.default is not one.empty else ''}" for one in parameters)
+    return (
+        f"{parameter.kind.name} {parameter.name}{'=' if parameter.default is not parameter.empty else ''}"
+        for parameter in parameters
+    )
 
 
 _NAME_WANTED = "letters, digits, '_', '.' and '-', at most 50, a letter or '_' first"
@@ -107,7 +114,7 @@ _OTHER = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 def checked_name(name: Any) -> str:
-    """Return a name that an application can have. Raises InputError."""
+    """Return `name` as a plain text. Raises InputError if an application cannot have this name."""
     if not isinstance(name, str) or not re.fullmatch(SHORT_NAME, name):
         raise InputError(
             f"Recovery(name={given.shown(name)}): the name of an application has {_NAME_WANTED}, as in shop"
@@ -116,22 +123,22 @@ def checked_name(name: Any) -> str:
 
 
 def module_of_maker(made: object) -> str:
-    """Return the name of the module that makes an object; call it in the object's `__init__`."""
+    """Return the name of the module that makes an object. Call this function in the `__init__` of the object."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_locals.get("self") is made:  # constructors of classes derived from it
+    while frame is not None and frame.f_locals.get("self") is made:  # skip the constructors of derived classes
         frame = frame.f_back
     name = str(frame.f_globals.get("__name__", "")) if frame is not None else ""
     return _name_of_program() if name == "__main__" else name
 
 
 def name_of_package(module: str) -> str:
-    """Return the name that an application has by default: the top-level package of the module that makes it."""
+    """Return the default name of an application: the top-level package of the module that makes it."""
     top = _OTHER.sub("_", module.partition(".")[0])[:50]
     return top if re.fullmatch(SHORT_NAME, top) else "application"
 
 
 def _name_of_program() -> str:
-    """The module that Python was started with, by its name or its file."""
+    """Return the name of the module that Python was started with, or the name of its file."""
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
     return str(spec.name) if spec is not None else Path(str(getattr(main, "__file__", ""))).stem

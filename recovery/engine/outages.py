@@ -1,17 +1,17 @@
-"""Waiting for a database that is away, where giving up would throw work away: calls of ours that are tried again where
-they stand, by the retry orchestrator.
+"""Retry a step while MongoDB is unavailable, if an error would lose the work that was done.
 
-Only for steps that may run twice. Each write is a compare-and-set on the state that it was decided from, or an insert
-under an id of its own: sent again after an answer that was lost, it finds what it wrote itself, and says so. So every
-request here is idempotent, also in flight. A call of the store itself waits for a primary for up to 20 s, and no write
-is tried again by it.
+The retry orchestrator retries the step in place. Only steps that may run twice are allowed: each write is a
+compare-and-set on the state that it was decided from, or an insert under its own id. If the answer to a write is lost
+and the write is sent again, it finds its own result and reports success. So every request here is idempotent, even
+while it is in flight. A call of the store waits up to 20 s for a primary, and retries no write by itself.
 
-What says that the database is away, an error or what the driver saw when it looked last, opens its circuit breaker, one
-for each MongoDB in a process: then one of these steps at a time finds out whether it is back, and the others, which
-would all wait for a primary and begin in the moment that there is one, follow within half a second. All else is sent as
-ever (heartbeats, scans, claims, whatever is asked by people): what is not tried again must not be kept from its one
-try, and who sends no heartbeat is taken for dead.
-Redis has none: a message is sent once more at most, since messages are hints.
+An operating-system process has one circuit breaker for each MongoDB. An error opens it, and so does the driver if it
+saw no primary when it looked last. While the breaker is open, one step at a time tries whether MongoDB is back. The
+other steps follow within half a second. Otherwise all of them would wait for a primary, and begin at the same moment.
+
+All other requests (heartbeats, scans, claims, queries of people) bypass the breaker. They are not retried, so their
+only try must not be refused. A worker that sends no heartbeat is presumed dead. Redis has no breaker: a message is sent
+at most twice, because messages are only hints.
 
 Metrics: recovery_circuit_breaker_changes.
 """
@@ -39,36 +39,44 @@ T = TypeVar("T")
 
 
 def through_outage(resources: Resources, step: Callable[[], T], seconds: float, what: str) -> T:
-    """What `step` gives, tried again for up to `seconds` while the database can't be reached, or takes no writes.
+    """Return the result of `step`, and retry it while MongoDB cannot be reached or accepts no writes.
 
-    The last try begins once they are over: one that hung until then tells how the database was, not how it is. So this
-    is no deadline as the orchestrator has them, which cuts the delay before the last try and cancels that; the strategy
-    stops instead, and the work of a call that hung is not thrown away. Nor by the breaker: it lets the last try pass.
+    The last try begins after `seconds`, even if the breaker is open. An earlier try that hung until then says only how
+    MongoDB was before. Therefore the strategy ends the retries, and not a deadline of the orchestrator: a deadline
+    would cut the delay before the last try and cancel the try. The work of a call that hung is not thrown away.
+
+    Args:
+        step: A request that may run twice.
+        seconds: Seconds after which the last try begins.
+        what: What logs name while the request waits: the id of a decision or process.
+
+    Raises:
+        StoreUnavailable: The last try failed, too.
     """
-    until, is_last = time.monotonic() + seconds, False
+    ends_at, is_last = time.monotonic() + seconds, False
 
     def attempt() -> T:
         nonlocal is_last
-        is_last = time.monotonic() >= until
-        server = breaker(resources.settings.mongo_uri)
+        is_last = time.monotonic() >= ends_at
+        circuit_breaker = breaker(resources.settings.mongo_uri)
         if not is_last and resources.store.is_away():
-            server.note_away()
-        return guarded(step, server, by_driver, always=is_last)
+            circuit_breaker.note_away()
+        return guarded(step, circuit_breaker, by_driver, always=is_last)
 
-    over = Stop(lambda _request, _reason: is_last)
+    after_last_try = Stop(lambda _request, _reason: is_last)
     with waits().noted(what):
-        request = STORE_CALL.request(what, stop=over, calculator=pause)
-        # The breaker logs the outage, once for all calls of this process.
+        request = STORE_CALL.request(what, stop=after_last_try, calculator=pause)
+        # The breaker logs the outage, once for all calls of this operating-system process.
         return call(attempt, request, classified=by_driver, level=logging.DEBUG)
 
 
 def pause(retries: int) -> float:
-    """Seconds before the next try; not the same of all that wait."""
+    """Return the seconds before the next try. They are random, so that waiting steps do not all retry at once."""
     return STORE_CALL.delay(retries + 1) * random.uniform(0.5, 1)
 
 
 def breaker(mongo_uri: str) -> CircuitBreaker:
-    """The breaker of a MongoDB, in this process; a fork makes its own."""
+    """Return the circuit breaker of a MongoDB in this operating-system process. A forked process makes its own."""
     return _breaker(mongo_uri, os.getpid())
 
 
@@ -76,8 +84,8 @@ def breaker(mongo_uri: str) -> CircuitBreaker:
 def _breaker(mongo_uri: str, _pid: int) -> CircuitBreaker:
     return CircuitBreaker(
         f"MongoDB at {public(mongo_uri)}",
-        # The driver, too, takes a server for away by one connection that is lost, and waits for another one: a second
-        # failure may be 20 s later, with all slots waiting by then. Where it was a mere connection, it costs a pause.
+        # The driver presumes a server away after one lost connection, too, and then waits for another server. A second
+        # failure might come 20 s later, when all slots wait. If only a connection was lost, this costs one pause.
         failures=1,
         pause=STORE_CALL.policy.initial,
         longest_pause=STORE_CALL.policy.maximum,

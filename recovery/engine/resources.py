@@ -1,4 +1,4 @@
-"""What every step works with: settings, the store, the broker."""
+"""The settings and connections that every step uses."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ if TYPE_CHECKING:
     StrategyOf = Callable[[str, RetryOptions], RetryStrategy | None]
 
 TURN_LIFETIME = 3.0
-"""Seconds that a turn outlives whoever had it: what ends meanwhile waits to be overdue. A turn's step takes a tenth."""
+"""Seconds that a turn lasts after its holder has died. Tasks that end meanwhile are applied once they are overdue. One
+step of a turn takes a tenth of this time."""
 UNKNOWN_VERSION = "unknown"
-"""The version of an application where there is none: programs without actors, such as commands, run no tasks."""
+"""The version if there is no application. Programs without actors, such as commands, run no tasks."""
 
 
 class Queueing:
-    """What is asked of Redis. Its modules are imported at the first use: a command that asks MongoDB alone does not
-    wait for redis-py and Celery."""
+    """The connections to Redis. Their modules are imported at first use, so that a command that asks MongoDB alone does
+    not load redis-py and Celery."""
 
     broker: Broker = part("queue.broker:Broker", lambda own: (own._settings.broker_url, own._signer))
-    """The messages to actors."""
+    """The queues with the messages to actors."""
     turns: Turns = part("queue.coordination:Turns", lambda own: (own._settings.broker_url, TURN_LIFETIME))
-    """Whose turn it is to apply what ends in a large process."""
+    """The turns to apply the finished tasks of large processes."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -44,22 +45,22 @@ class Queueing:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Settings and connections of one process. Made anew after a fork."""
+    """The settings and connections of one operating-system process. A forked process makes its own."""
 
     settings: Settings
     store: Store
     queueing: Queueing
     own_catalogues: Catalogues | None = field(default=None, compare=False)
-    """What errors mean to the application; None if there is none."""
+    """The catalogues of the application, which say what errors mean. None if there is no application."""
     version: Callable[[], str] = field(default=lambda: UNKNOWN_VERSION, compare=False)
     """Returns the version of the application. A function, because the version may depend on actors that are registered
     after the first use of these resources."""
 
     strategy_of: StrategyOf | None = field(default=None, compare=False)
-    """Returns the retry strategy of a task, by its actor and by what the task says itself; None without an
+    """Returns the retry strategy of a task for its actor's name and its own retry options. None if there is no
     application."""
     compatible_with: frozenset[str] = field(default=frozenset(), compare=False)
-    """The versions to which tasks may be pinned that the application runs as well."""
+    """Other versions whose pinned tasks the application may run."""
 
     @classmethod
     def connect(
@@ -70,34 +71,34 @@ class Resources:
         compatible_with: frozenset[str] = frozenset(),
         strategy_of: StrategyOf | None = None,
     ) -> Resources:
-        """Resources of these settings; connections are made at first use."""
+        """Return resources with these settings. Connections are made at first use."""
         store = Store(settings, version=version or (lambda: None))
         known_version = version or (lambda: UNKNOWN_VERSION)
         return cls(settings, store, Queueing(settings), catalogues, known_version, strategy_of, compatible_with)
 
     @property
     def catalogues(self) -> Catalogues:
-        """What errors mean: to the application, or by the catalogues that are shipped."""
+        """The catalogues that say what errors mean: the application's, or else the shipped ones."""
         from recovery.retry.catalogues import shipped
 
         return shipped() if self.own_catalogues is None else self.own_catalogues
 
     @property
     def recorded_version(self) -> str | None:
-        """The version as records have it: absent if there is no application."""
+        """The version that records store. None if there is no application."""
         version = self.version()
         return None if version == UNKNOWN_VERSION else version
 
     def may_run(self, pinned_to: str) -> bool:
-        """Whether the application's code runs a task that is pinned to this version."""
+        """Return whether the application's code may run a task that is pinned to this version."""
         return pinned_to in self.compatible_with or pinned_to == self.version()
 
     @property
     def broker(self) -> Broker:
-        """The messages to actors."""
+        """The queues with the messages to actors."""
         return self.queueing.broker
 
     @property
     def turns(self) -> Turns:
-        """Whose turn it is to apply what ends in a large process."""
+        """The turns to apply the finished tasks of large processes."""
         return self.queueing.turns

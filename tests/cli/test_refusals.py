@@ -44,7 +44,7 @@ def test_an_app_that_imports_what_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "lacking.py").write_text("import no_such_library\n")
     for command in (["worker"], ["start", "order"]):
         said = refused(*command, "--app", "lacking:app", cwd=tmp_path)
-        assert "lacking imports 'no_such_library', which is not there" in said
+        assert "lacking imports 'no_such_library', which cannot be found" in said
 
 
 MODULES = {

@@ -34,7 +34,7 @@ SPOILT: list[tuple[str, Document, str]] = [
     (
         "a promise of nobody",
         {"$set": {"outcome.value": GHOST, "outcome.waits": ["ghost"]}},
-        "the value of task 'ghost' is waited for, which is none of its children",
+        "a task waits for the value of task 'ghost', which is none of its children",
     ),
     ("a promise untold", {"$set": {"outcome.value": GHOST}}, "holds a promise of task 'ghost', for which it does not"),
     ("a promise of itself", {"$set": {"outcome.value": '{"$promise":{}}'}}, "can't be read as JSON: "),
@@ -85,7 +85,11 @@ ARGUMENTS: list[tuple[str, Document, str]] = [
     ("no list", {"args": "7"}, "its args are not [positional, named] arguments"),
     ("the wrong way round", {"args": "[{},[]]"}, "its args are not [positional, named] arguments"),
     ("a promise untold", {"args": f"[[{GHOST}],{{}}]"}, "its args: holds a promise of task 'ghost'"),
-    ("a task of nobody", {"deps": ["ghost"]}, "the value of task 'ghost' is waited for, which is none of its children"),
+    (
+        "a task of nobody",
+        {"deps": ["ghost"]},
+        "a task waits for the value of task 'ghost', which is none of its children",
+    ),
 ]
 
 

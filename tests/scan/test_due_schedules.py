@@ -357,7 +357,7 @@ def test_added_by_an_operator_and_removed(world: World) -> None:
     with pytest.raises(InputError, match="no process type is named 'nightlyy'; did you mean 'nightly'"):
         operator.add("twice", "nightlyy", {"schedule": "12h"}, "")
     operator.add("twice", "nightly", {"schedule": "12h"}, "")
-    with pytest.raises(InputError, match="no worker that has nightly has looked at it yet"):
+    with pytest.raises(InputError, match="no worker that serves nightly has read it yet"):
         operator.trigger("twice", "")
     with pytest.raises(InputError, match="there is one of this name"):
         operator.add("twice", "nightly", {"schedule": "12h"}, "")

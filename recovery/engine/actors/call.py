@@ -1,8 +1,9 @@
-"""The call of an actor's function: what goes in, and what comes of it. Nothing is written here but heartbeats.
+"""Call an actor's function with its arguments, and return the outcome: a value or an error.
 
-Whatever an actor raises is its task's error, `sys.exit()` and the like included: a thread that they ended would be lost
-to its pool without a word, and a process that they ended would tell nobody why. What is not the actor's is the end of
-the process itself, which a signal raises in the middle of whatever runs; only the process knows (`Host`).
+Every exception that an actor raises is its task's error, even that of `sys.exit()`. Otherwise the pool would silently
+lose a thread, or an operating-system process would end without a reason in any record. A signal that ends the
+operating-system process raises an exception, too, in the middle of any code. This exception is not the actor's. Only
+the process itself can recognize it (`Host.ends`).
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ _ADVICE = "store the data elsewhere and pass its address, or join it in parts"
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What came of an attempt: its outcome, the children it scheduled, and what its error is, if the actor raised
-    one."""
+    """The result of an attempt."""
 
     outcome: Outcome
+    """The value or the error."""
     children: tuple[Child, ...] = ()
+    """The tasks that the attempt scheduled."""
     found: Classified | None = None
+    """What the catalogues say of the error. None if the actor raised none."""
     types: tuple[str, ...] = ()
     """Full names of the error's class and of its superclasses."""
 
@@ -53,18 +56,33 @@ def call(
     host: Host,
     catalogues: Sequence[Catalogue],
 ) -> CallResult | None:
-    """What came of a claimed task; None if it lost its claim. Outcomes `known` are not read; errors are known by the
-    `catalogues`. Raises NotReady and DamagedRecord for what it is to be called with, and CallRefused if the function
-    can't be called with it: a TypeError that is raised inside the function is an error of the task."""
+    """Call the function of a claimed task, and return the result, or None if the attempt lost its claim.
+
+    Args:
+        store: The store.
+        actor: The actor of the task.
+        task: The task, with its arguments.
+        decision: The claimed decision.
+        known: {task id: outcome}, outcomes that need not be read.
+        host: The process or thread that runs the attempt.
+        catalogues: The catalogues that classify the actor's error.
+
+    Raises:
+        NotReady: A value that the task waits for does not exist.
+        DamagedRecord: The arguments, or a value that they promise, cannot be read.
+        CallRefused: The function cannot be called with the arguments. A TypeError that the function itself raises is an
+            error of the task instead.
+    """
     try:
         positional, named = arguments(store, task, known)
     except TooLarge as error:
         return CallResult(of_error(TooLarge(f"arguments of {actor.name}: {error}; {_ADVICE}"), decision))
-    if (why := actor.why_not_callable(positional, named)) is not None:
-        raise CallRefused(why[:MESSAGE_LENGTH])  # it names a parameter, whose name may be as long as the arguments
+    if (refusal := actor.why_not_callable(positional, named)) is not None:
+        # The text has the name of a parameter, which may be as long as the arguments.
+        raise CallRefused(refusal[:MESSAGE_LENGTH])
     if decision.refused is not None:
         store.decisions.clear_refusals(decision)
-    # Around all that is the application's: to turn a value or an error into text calls it as well.
+    # Around all code of the application: turning a value or an error into text runs such code as well.
     with host.running(decision, actor.preferences.worker_timeout):
         return _run(Attempt(store, decision, actor.preferences), actor, positional, named, host, catalogues)
 
@@ -77,37 +95,37 @@ def _run(
     host: Host,
     catalogues: Sequence[Catalogue],
 ) -> CallResult | None:
-    decision, began = attempt.decision, time.perf_counter()
+    decision, started_at = attempt.decision, time.perf_counter()
     try:
         with attempt, beating(attempt):
             outcome = of_value(attempt, actor.function(*positional, **named))
             return CallResult(outcome, attempt.children())
     except BaseException as error:
-        # Raised by an actor that has its claim it is an error like any other.
+        # If an actor raises ClaimLost while it has its claim, this is an error like any other.
         if isinstance(error, ClaimLost) and attempt.lost.is_set():
             metrics.STALE.labels("claim lost").inc()
             return None
         if host.ends(error):
             raise
-        found = classify(error, catalogues)
-        return CallResult(of_error(error, decision, found), found=found, types=types_of(error))
+        classified = classify(error, catalogues)
+        return CallResult(of_error(error, decision, classified), found=classified, types=types_of(error))
     finally:
-        metrics.ATTEMPT_SECONDS.labels(actor.name).observe(time.perf_counter() - began)
+        metrics.ATTEMPT_SECONDS.labels(actor.name).observe(time.perf_counter() - started_at)
 
 
 class Host:
-    """Any process. Those of a worker's pool know more of themselves."""
+    """The operating-system process that runs attempts. The pool processes of workers override its methods."""
 
     @property
     def takes_more(self) -> bool:
-        """Whether tasks may be run here that no message brought."""
+        """Whether tasks may run here without a message, such as a task that became ready because another one ended."""
         return True
 
     def ends(self, error: BaseException) -> bool:
-        """Whether an error says that this process is to end, and is none of the actor's.
+        """Return whether an error ends this operating-system process, and is not the actor's error.
 
-        Here that is a Ctrl-C. Where it can't be one, a KeyboardInterrupt was raised by the actor: Python raises it in
-        the main thread alone, and the processes of a pool have no handler for it.
+        In this class, only a Ctrl-C does. Python raises KeyboardInterrupt for it in the main thread alone, and the
+        processes of a pool have no handler for it. In any other case the actor raised the KeyboardInterrupt.
         """
         return (
             isinstance(error, KeyboardInterrupt)
@@ -116,47 +134,50 @@ class Host:
         )
 
     def running(self, decision: Decision, timeout: float) -> AbstractContextManager[object]:
-        """Around the call of an actor's function: what runs here, and for how many seconds it may. What this raises
-        cuts the attempt off: nothing that came of the call is written."""
+        """Return a context manager around the call of an actor's function. It may note the decision that runs, and for
+        how many seconds it may run. If it raises, the attempt is cut off, and nothing of its result is written."""
         del decision, timeout
         return nullcontext()
 
     def was_done(self) -> None:
-        """A claimed task was done here, whatever came of it."""
+        """Note that a claimed task ran, whatever its result."""
 
     def was_not_done(self, decision_id: str, pass_key: str | None, error: Exception) -> None:
-        """A task was claimed here, and could not be run for an error that is neither its function's nor a server's.
-        With its pass it may be given back."""
+        """Note that a claimed task could not run, because of an error that is neither its function's nor a server's.
+        `pass_key` is given if the task may be given back."""
 
 
 KIND_LENGTH, MESSAGE_LENGTH = 100, 500
-"""Characters that are kept: the longest name of a class in Python's own library has 30."""
+"""Maximum characters of an error's type and message that are stored. The longest class name in Python's own library has
+30."""
 STACK_BYTES = 20_000
-"""Of an error's stack its end is kept: with a process's arguments it has to fit into one record."""
+"""Maximum bytes of an error's stack that are stored. Its end is kept. Together with a process's arguments it must fit
+into one record."""
 
 
 def of_value(attempt: Attempt, value: Any) -> Outcome:
-    """The accepted form of a returned value. Raises NotEncodable, TooLarge, InputError: the actor's errors."""
-    what = f"value returned by {attempt.decision.actor}"
-    encoded = encode(value, what)
-    attempt.add_value(encoded, what)
+    """Return the outcome for a returned value. Raises NotEncodable, TooLarge or InputError, which are the actor's
+    errors."""
+    description = f"value returned by {attempt.decision.actor}"
+    encoded = encode(value, description)
+    attempt.add_value(encoded, description)
     return Outcome(pass_key=pass_of(attempt.decision), value=encoded.text, waits=encoded.promises)
 
 
 def pass_of(decision: Decision) -> str:
-    """The pass that an attempt claimed its task under."""
+    """Return the pass under which an attempt claimed its task."""
     assert decision.pass_key is not None, "a claimed decision has a pass"
     return decision.pass_key
 
 
 def of_error(error: BaseException, decision: Decision, found: Classified = UNCLASSIFIED) -> Outcome:
-    """What an actor's exception ends its task with."""
+    """Return the outcome for an actor's exception."""
     return Outcome(pass_key=pass_of(decision), error=describe(error, decision, found))
 
 
 def describe(error: BaseException, decision: Decision, found: Classified = UNCLASSIFIED) -> ErrorInfo:
-    """The record of an exception: its type, message, what it was found to be, and the end of its stack."""
-    kind = given.exact(type.__dict__["__name__"].__get__(type(error)))  # a metaclass may say otherwise
+    """Return the record of an exception: its type, its message, its classification, and the end of its stack."""
+    kind = given.exact(type.__dict__["__name__"].__get__(type(error)))  # a metaclass may define another __name__
     stack = "".join(traceback.format_exception(error))
     return ErrorInfo(
         kind=_storable(kind[:KIND_LENGTH]) or "Exception",
@@ -171,8 +192,8 @@ def describe(error: BaseException, decision: Decision, found: Classified = UNCLA
 
 
 def _frames(error: BaseException) -> Iterator[tuple[str, str]]:
-    """(module, function) of each frame from the actor's function on, the outermost first. By the module's name, which
-    has no root; our own call of the function is in all stacks alike."""
+    """Yield (module, function) for each frame from the actor's function on, the outermost first. Modules are given by
+    name, because paths differ between machines. The frame of our own call is left out, because all stacks have it."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         module = given.exact(str(frame.f_globals.get("__name__", "?")))
         if module != __name__:
@@ -185,7 +206,7 @@ def _storable(text: str) -> str:
 
 def _text(error: BaseException) -> str:
     try:
-        # Its own text is the code alone.
+        # The text of a SystemExit is only the exit code.
         return f"called sys.exit({error.code!r})" if isinstance(error, SystemExit) else given.exact(str(error))
     except BaseException as failure:  # the application's own __str__
         return f"(no text: its __str__ raised {type(failure).__name__})"

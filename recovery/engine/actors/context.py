@@ -1,4 +1,4 @@
-"""The attempt that the current thread is running: what `schedule` and `heartbeat` refer to."""
+"""The attempt that the current thread runs. `schedule` and `heartbeat` act on it."""
 
 from __future__ import annotations
 
@@ -24,27 +24,30 @@ _current: ContextVar[Attempt | None] = ContextVar("attempt", default=None)
 _attempted: ContextVar[Decision | None] = ContextVar("attempted", default=None)
 
 CHILD_BYTES = 160
-"""What a child takes in its decider's record at most, beside its arguments, its links, and the name of its actor:
-that stands there twice, with itself and with the one task that it waits for, if it is one."""
+"""Maximum bytes of a child in its parent's record, without its arguments, its links, and the name of its actor. The
+name may be stored twice: in the child, and in the task that the child waits for, if it waits for one only."""
 RETRY_BYTES = 160
-"""What a retry policy of its own takes, at most, without the names in it."""
+"""Maximum bytes of a child's own retry policy, without the names in it."""
 NAME_BYTES = 12
-"""What an element of a list takes, beside its text."""
+"""Bytes of an element of a list, without its text."""
 LINK_BYTES = 64
-"""What a link takes, beside the name of the actor that waits: once with who waits, once with what is waited for."""
+"""Bytes of a link between two tasks, without the name of the waiting task's actor. A link is stored twice: with the
+waiting task, and with the task that it waits for."""
 
 
 class Attempt:
-    """One run of an actor's function for a claimed decision."""
+    """One run of an actor's function for a claimed decision, with the children that it schedules."""
 
     def __init__(self, store: Store, decision: Decision, preferences: ActorPreferences) -> None:
         self.decision = decision
         self.preferences = preferences
         self.lost = threading.Event()
+        """Set once the attempt is known to have lost its claim."""
         self.store = store
         self._pid = os.getpid()
         self._children: dict[str, Child] = {}
         self.size = 0
+        """Bytes that the decision has to hold so far."""
 
     def add_child(
         self,
@@ -57,14 +60,23 @@ class Attempt:
         retry: RetryOptions | None = None,
         context: str | None = None,
     ) -> Promise:
-        """Note a child; it is scheduled when this attempt's result is accepted."""
+        """Add a child, and return a promise of its value. The child is created when this attempt's result is accepted.
+
+        Raises:
+            InputError: The arguments hold a promise of a task that this attempt did not schedule.
+            TooLarge: The decision would be too large for one record.
+        """
         self.check_promises(args, f"arguments of {actor}")
         task_id = child_task_id(self.decision.task_id, self.decision.epoch, len(self._children))
         links = len(args.promises) * (LINK_BYTES + len(actor))
-        own = 0 if context is None else len(context.encode())
+        option_bytes = 0 if context is None else len(context.encode())
         if retry is not None:
-            own += RETRY_BYTES + len(retry.strategy or "") + sum(len(name) + NAME_BYTES for name in retry.retryable)
-        self._add_size(len(args.text.encode()) + CHILD_BYTES + 2 * len(actor) + links + own, f"scheduling {actor}")
+            option_bytes += (
+                RETRY_BYTES + len(retry.strategy or "") + sum(len(name) + NAME_BYTES for name in retry.retryable)
+            )
+        self._add_size(
+            len(args.text.encode()) + CHILD_BYTES + 2 * len(actor) + links + option_bytes, f"scheduling {actor}"
+        )
         self._children[task_id] = Child(
             id=task_id, actor=actor, args=args.text, deps=args.promises, eta=eta, delay=delay, fallible=fallible,
             retry=retry, context=context,
@@ -72,21 +84,21 @@ class Attempt:
         return Promise(task_id, actor)
 
     def add_value(self, encoded: Encoded, what: str) -> None:
-        """Note the value that was returned."""
+        """Check and count the value that the function returned. Raises as `add_child`."""
         self.check_promises(encoded, what)
         self._add_size(len(encoded.text.encode()) + LINK_BYTES * len(encoded.promises), what)
 
-    def _add_size(self, size: int, what: str) -> None:
-        """Count what goes into this task's one decision; TooLarge if it can't hold it."""
+    def _add_size(self, size: int, part: str) -> None:
+        """Count bytes that this task's decision has to hold. Raises TooLarge if they are too many for one record."""
         self.size += size
         if self.size > MAX_BYTES:
             raise TooLarge(
-                f"{what}: the result and child tasks of {self.decision.actor} come to over 16 MB, which is all "
+                f"{part}: the result and child tasks of {self.decision.actor} come to over 16 MB, which is all "
                 "that one record holds; let a child schedule a part of them"
             )
 
     def check_promises(self, encoded: Encoded, what: str) -> None:
-        """Raise InputError for a promise that is not of a task scheduled by this attempt."""
+        """Raise InputError for a promise of a task that this attempt did not schedule."""
         for task in encoded.promises:
             if task not in self._children:
                 raise InputError(
@@ -95,7 +107,7 @@ class Attempt:
                 )
 
     def children(self) -> tuple[Child, ...]:
-        """The children, each with the siblings that wait for it."""
+        """Return the children, each with the siblings that wait for it."""
         dependents: dict[str, dict[str, str]] = defaultdict(dict)
         unlocks: dict[str, dict[str, str]] = defaultdict(dict)
         for child in self._children.values():
@@ -110,18 +122,19 @@ class Attempt:
 
     @property
     def is_copy(self) -> bool:
-        """Whether this is a child of the process that runs the attempt: what is noted here is known to nobody."""
+        """Whether the current operating-system process is a child of the one that runs the attempt. Children of the
+        task that are noted in this copy are lost."""
         return self._pid != os.getpid()
 
     def heartbeat(self) -> bool:
-        """Move the deadline; False, and `lost` is set, if the claim is no longer this attempt's."""
+        """Move the task's deadline. Return False, and set `lost`, if this attempt no longer has the claim."""
         pass_key = self.decision.pass_key
         assert pass_key is not None
         timeout, limit = self.preferences.worker_timeout, self.preferences.task_limit
-        held = self.store.decisions.extend(self.decision.id, pass_key, timeout, limit)
-        if not held:
+        has_claim = self.store.decisions.extend(self.decision.id, pass_key, timeout, limit)
+        if not has_claim:
             self.lost.set()
-        return held
+        return has_claim
 
     def __enter__(self) -> Attempt:
         self._token = _current.set(self)
@@ -133,7 +146,8 @@ class Attempt:
 
 @contextmanager
 def attempting(decision: Decision) -> Iterator[None]:
-    """Within, this thread is at an attempt for this decision: its steps before and after the function's call, too."""
+    """Mark the steps of an attempt for this decision in this thread, including those before and after the function's
+    call."""
     token = _attempted.set(decision)
     try:
         yield
@@ -142,17 +156,17 @@ def attempting(decision: Decision) -> Iterator[None]:
 
 
 def attempted() -> Decision | None:
-    """The decision that this thread is at an attempt for."""
+    """Return the decision whose attempt this thread works on, or None."""
     return _attempted.get()
 
 
 def running() -> Attempt | None:
-    """The attempt that this thread runs."""
+    """Return the attempt whose function this thread runs, or None."""
     return _current.get()
 
 
 def current(what: str) -> Attempt:
-    """The running attempt; NotInActor, naming `what` was asked, where there is none."""
+    """Return the running attempt. Raises NotInActor, which names the call `what`, if this thread runs none."""
     attempt = running()
     if attempt is None:
         raise NotInActor(
@@ -180,17 +194,32 @@ def check_may_wait(process_id: str, timeout: float | None) -> None:
 
 
 def heartbeat() -> None:
-    """Tell that the running actor is alive: it gets another `worker_timeout` from now.
+    """Report that the running actor is alive, and move its deadline.
 
-    Raises ClaimLost if the task was meanwhile given to another attempt or decided: stop then. With
-    `accept_first` the work may still be used if it ends before the other attempt; without it never. That the
-    database is away is no error of the actor's: then nothing is told, and the deadline stands.
+    An attempt must end, or call this function, within its actor's `worker_timeout`. Otherwise its task is given to
+    another attempt. Each call gives the attempt another `worker_timeout` from now. The setting `auto_heartbeat` does
+    this in a background thread.
+
+    If MongoDB cannot be reached, this function logs a warning and returns. The deadline then stays as it was.
+
+    Raises:
+        ClaimLost: The task was given to another attempt, or it has ended. Stop working on it. With the setting
+            `accept_first` a value that this attempt still returns is accepted if it is the first. Without the setting
+            it is discarded.
+        NotInActor: No actor runs in this thread.
+
+    Example:
+        @app.actor(worker_timeout="1m")
+        def convert(pages):
+            for page in pages:
+                heartbeat()
+                convert_page(page)
     """
     attempt = current("heartbeat()")
     try:
         lost = attempt.lost.is_set() or not attempt.heartbeat()
     except StoreError as error:
-        log.warning("%s: heartbeat not written (%s); go on", attempt.decision.id, error)
+        log.warning("%s: could not write a heartbeat (%s); the actor goes on", attempt.decision.id, error)
         return
     if lost:
         raise ClaimLost(
@@ -199,17 +228,17 @@ def heartbeat() -> None:
 
 
 BEATS_PER_TIMEOUT = 3
-"""Two may be late or lost before the deadline is past."""
+"""Automatic heartbeats in one `worker_timeout`. Two of them may be late or lost before the deadline is past."""
 
 RETRY = 1.0
-"""Seconds until one that could not be written is tried again: by its own turn and past any breaker, since it is the
-next heartbeat as well. What is overdue when the database comes back is judged
-soon after: those that live must have said so by then."""
+"""Seconds until a heartbeat that could not be written is tried again. The next heartbeat is itself the retry, so
+neither the retry orchestrator nor a circuit breaker is used. The delay is short, because overdue tasks are judged soon
+after MongoDB comes back. Live attempts must have reported by then."""
 
 
 @contextmanager
 def beating(attempt: Attempt) -> Iterator[None]:
-    """Beat for an attempt while the block runs, if its actor wants it."""
+    """Send heartbeats for an attempt while the block runs, if its actor has `auto_heartbeat`."""
     if not attempt.preferences.auto_heartbeat:
         yield
         return
@@ -218,13 +247,13 @@ def beating(attempt: Attempt) -> Iterator[None]:
     def beat() -> float | None:
         return interval if attempt.heartbeat() else None
 
-    def say(error: Exception) -> float:
+    def log_failure(error: Exception) -> float:
         pause = min(interval, RETRY)
-        log.warning("%s: heartbeat not written (%s); next in %g s", attempt.decision.id, error, pause)
+        log.warning("%s: could not write a heartbeat (%s); next try in %g s", attempt.decision.id, error, pause)
         return pause
 
-    heart = ServiceThread("heartbeat", beat, say, first=interval)
-    heart.begin()  # if there is no thread, that is no fault of the task's: it may well end before its deadline
+    heart = ServiceThread("heartbeat", beat, log_failure, first=interval)
+    heart.begin()  # the attempt runs even if no thread can be started: it may end before its deadline
     try:
         yield
     finally:

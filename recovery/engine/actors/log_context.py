@@ -1,6 +1,6 @@
-"""What runs, in each line that is logged by it: `LogContext`, a filter for handlers.
+"""`LogContext`, a logging filter that adds the attempt that runs to each log record.
 
-It belongs on a handler and not on a logger: a logger's own filters don't see what the loggers below it hand up.
+Add it to a handler, not to a logger: the filters of a logger do not see the records of its child loggers.
 """
 
 from __future__ import annotations
@@ -15,30 +15,39 @@ _OF_TRACES = ("recovery_trace", "recovery_span")
 
 
 class LogContext(logging.Filter):
-    """Adds to each log record what the attempt that logged it runs; lets all records pass.
+    """Adds the running attempt to each log record: its process, task, actor and trace. It lets all records pass.
 
+    It sets these attributes of the record. An attribute is an empty text if its value is not known.
+
+        recovery_process    id of the process
+        recovery_task       id of the task within its process
+        recovery_actor      name of the actor
+        recovery_attempt    number of the attempt, 1 for the first attempt of a task
+        recovery            prefix for lines that the actor's function logs: `pack 01a2…/2d6k… attempt 2: `
+        recovery_trace      id of the OpenTelemetry trace, hexadecimal
+        recovery_span       id of the OpenTelemetry span, hexadecimal
+
+    Records of threads that an actor starts have them if the threads run in a copy of the actor's `contextvars`.
+
+    Example:
         handler.addFilter(LogContext())
         handler.setFormatter(logging.Formatter("%(levelname)s %(recovery)s%(message)s"))
-
-    `recovery_process`, `recovery_task`, `recovery_actor`: the ids and the name. `recovery_attempt`: 1 for a task's
-    first one. `recovery`: all of it with a colon, `pack 01a2…/2d6kojyo… attempt 2: `, in a line that the actor's
-    function logged. `recovery_trace`, `recovery_span`: ids of the OpenTelemetry trace that this is in, hexadecimal.
-    Each is empty where nothing is known.
-
-    Lines of threads that an actor starts have it if they run in a copy of its `contextvars`.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
+        """Set the attributes, and return True. Attributes that are set already stay as they are."""
         if hasattr(record, "recovery"):
-            return True  # it went through a queue: whoever put it there knew
+            return True  # it was set before the record went through a queue
         attempt = running()
-        one = attempt.decision if attempt is not None else attempted()
-        if one is None:
+        decision = attempt.decision if attempt is not None else attempted()
+        if decision is None:
             fields: tuple[object, ...] = ("", "", "", "", "")
         else:
-            prefix = f"{one.actor} {one.id} attempt {one.attempts}: " if attempt is not None else ""
-            fields = (one.process_id, one.task_id, one.actor, one.attempts, prefix)
-        trace = tracing.ids() or ((one.trace.trace_id, "") if one is not None and one.trace is not None else ("", ""))
+            prefix = f"{decision.actor} {decision.id} attempt {decision.attempts}: " if attempt is not None else ""
+            fields = (decision.process_id, decision.task_id, decision.actor, decision.attempts, prefix)
+        trace = tracing.ids() or (
+            (decision.trace.trace_id, "") if decision is not None and decision.trace is not None else ("", "")
+        )
         for name, value in zip((*_FIELDS, *_OF_TRACES), (*fields, *trace), strict=True):
-            record.__dict__.setdefault(name, value)  # who logged it may have said so by `extra`
+            record.__dict__.setdefault(name, value)  # the caller may have set it with `extra`
         return True

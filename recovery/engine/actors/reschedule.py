@@ -1,4 +1,4 @@
-"""Scheduling a failed task anew, from the task that got its failure."""
+"""Schedule a failed task again, from the task that got its failure."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from recovery.records.ids import record_id
 def reschedule(
     failure: Failure, *, delay: timedelta | float | str | None = None, fallible: bool | None = None
 ) -> Promise:
-    """Schedule a failed task once more, as a child of the running task.
+    """Schedule a failed task again, as a child of the running task.
 
-    The new task has the actor, the arguments, the retry options and the context of the failed one. What the arguments
-    promised is in them as values.
+    The new task has the actor, the arguments, the retry options and the context of the failed task. Promises in the
+    arguments are replaced by their values.
 
     Args:
-        failure: What the running task got in the place of the failed task's value.
-        delay: How long the new task waits, in seconds, as a timedelta, or as a text such as `5m`.
-        fallible: Whether the new task may fail without breaking the process; by default as the failed one could, which
-            is True.
+        failure: The `Failure` that the running task got in place of the failed task's value.
+        delay: How long the new task waits, in seconds, as a timedelta, or as a text such as `5m`. At most 10 years.
+        fallible: Whether the new task may fail without breaking the process. The default is that of the failed task:
+            True.
 
     Returns:
         A promise of the new task's value.
 
     Raises:
         NotInActor: No actor runs in this thread.
-        InputError: `failure` is no failure of this process, or `delay` is no duration.
-        TooLarge: The arguments, with the values that were promised, are too large for one record.
+        InputError: `failure` is not a failure of a task of this process, or `delay` is not an allowed duration.
+        TooLarge: The arguments, with the values that they promised, are too large for one record.
 
     Example:
         @app.actor()

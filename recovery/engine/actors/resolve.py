@@ -1,8 +1,8 @@
-"""Values of promises: what a task's arguments, or a process's result, come to.
+"""Put values in the place of promises, in a task's arguments or in a process's result.
 
-A task's value may itself promise the values of children that the task scheduled; those are followed until nothing is
-promised any more. Each layer is one query, for all promises in it, which brings small values and of the others the
-size: what comes to more than may be held is known before it is read.
+The value of a task may itself hold promises of its children. They are followed until no promise remains. Each layer
+takes one query for all of its promises. The query returns small values, and the sizes of large ones. So a call that
+would be too large is refused before the large values are read.
 """
 
 from __future__ import annotations
@@ -19,26 +19,35 @@ from recovery.records.values import MAX_BYTES, decode, dump, promise_bytes
 from recovery.store import Held, Store
 
 MAX_CALL_BYTES = 4 * MAX_BYTES
-"""What a task is called with, everything that its arguments promise included, as JSON. Each part is in a record of its
-own; Python takes some four times as much, in each slot of a worker."""
+"""Maximum size of a task's arguments with all promised values, in bytes of JSON. Each part is in a record of its own.
+Python takes about four times as much memory, in each slot of a worker."""
 
 
 class NotReady(RecoveryError):
-    """What a task needs is not there: a value of a task that is not finished, or its own Task record."""
+    """A task needs a value or a record that does not exist: another task is not finished, or a record is missing."""
 
 
 class CallRefused(RecoveryError):
-    """The code of this worker does not accept the call of a task: it may be older or newer than the caller's."""
+    """The function in this worker cannot be called with a task's arguments. Its code may be older or newer than the
+    caller's."""
 
 
 def arguments(store: Store, task: Task, known: Mapping[str, Outcome] | None = None) -> tuple[list[Any], dict[str, Any]]:
-    """What a task is called with, everything that its arguments promise included. Outcomes `known` need not be read.
+    """Return the positional and the named arguments of a task, with all promises replaced by values.
 
-    The value of a fallible task that failed is its Failure. Raises NotReady if a task that it waits for is not
-    finished, or ended with an error that no one can go on with: then nobody should have asked, but for a decision that
-    was lost since. Raises TooLarge where they come to over MAX_CALL_BYTES, each value as often as it is promised: it is
-    in memory once only, but who passes it on, or returns it, writes it as often. Raises DamagedRecord for what can't be
-    read of this task, or of one whose value it needs.
+    The value of a fallible task that failed is its `Failure`.
+
+    Args:
+        store: The store.
+        task: The task.
+        known: {task id: outcome}, outcomes that need not be read.
+
+    Raises:
+        NotReady: A promised task is not finished, or failed for good. Such a task is not queued, unless a decision was
+            lost afterwards.
+        TooLarge: The arguments are larger than MAX_CALL_BYTES. Each value counts as often as it is promised. It is in
+            memory once, but it is written each time if it is passed on or returned.
+        DamagedRecord: The task, or the record of a promised value, cannot be read.
     """
     values: dict[str, Any] = {}
     if task.deps:
@@ -55,9 +64,9 @@ def arguments(store: Store, task: Task, known: Mapping[str, Outcome] | None = No
     return positional, named
 
 
-def _over(size: int, most: int) -> TooLarge:
-    told = f"{size:,}" if size < 10**15 else "over 10^15"
-    return TooLarge(f"{told} bytes as JSON with all that is promised, over the limit of {most:,}")
+def _over(size: int, limit: int) -> TooLarge:
+    size_text = f"{size:,}" if size < 10**15 else "over 10^15"
+    return TooLarge(f"{size_text} bytes as JSON with all that is promised, over the limit of {limit:,}")
 
 
 def gather(
@@ -67,37 +76,51 @@ def gather(
     most: int,
     known: Mapping[str, Outcome] | None = None,
 ) -> dict[str, Outcome]:
-    """{task: outcome} of these tasks, {task: id of the decision that scheduled it}, and of all that they promise; who
-    promises stands before who is promised.
+    """Return {task id: outcome} of promised tasks, and of all tasks that these promise in turn.
 
-    Raises TooLarge, before anything large is read, if they come to over `most` bytes with each promise kept once.
+    A task comes before the tasks that it promises.
+
+    Args:
+        store: The store.
+        process_id: The process of the tasks.
+        promised: {task id: id of the decision that scheduled it, or None}.
+        most: Maximum bytes of all values, each value counted once.
+        known: {task id: outcome}, outcomes that need not be read.
+
+    Raises:
+        TooLarge: The values are larger than `most`. Raised before anything large is read.
+        NotReady: A task has no value.
+        DamagedRecord: A decision promises a task that it did not schedule, or has neither a value nor an error.
     """
     held: dict[str, Held] = {}
-    wanted, together = dict(promised), 0
+    wanted, total_bytes = dict(promised), 0
     while wanted:
-        found = {task: _whole(known[task]) for task in wanted if known and task in known}
-        if missing := [record_id(process_id, task) for task in wanted if task not in found]:
-            found |= {split_record_id(key)[1]: one for key, one in store.decisions.outcomes(missing).items()}
+        outcomes = {task: _whole(known[task]) for task in wanted if known and task in known}
+        if missing := [record_id(process_id, task) for task in wanted if task not in outcomes]:
+            outcomes |= {
+                split_record_id(key)[1]: held_outcome for key, held_outcome in store.decisions.outcomes(missing).items()
+            }
         layer: dict[str, str | None] = {}
         for task, scheduled_by in wanted.items():
-            one = found.get(task)
-            if one is None:
+            held_outcome = outcomes.get(task)
+            if held_outcome is None:
                 raise _not_there(store, process_id, task, scheduled_by)
-            held[task] = one
-            together += one.size - sum(map(promise_bytes, one.outcome.waits))
-            layer |= dict.fromkeys(one.outcome.waits, record_id(process_id, task))
-        if together > most:
-            raise _over(together, most)
+            held[task] = held_outcome
+            total_bytes += held_outcome.size - sum(map(promise_bytes, held_outcome.outcome.waits))
+            layer |= dict.fromkeys(held_outcome.outcome.waits, record_id(process_id, task))
+        if total_bytes > most:
+            raise _over(total_bytes, most)
         wanted = {task: scheduled_by for task, scheduled_by in layer.items() if task not in held}
     return _with_values(store, process_id, held)
 
 
 def _not_there(store: Store, process_id: str, task: str, scheduled_by: str | None) -> RecoveryError:
-    """Why a task that is waited for has no value: it is lost, and will come again, unless there never was one."""
+    """Return the error for a promised task that has no value. It is DamagedRecord if no such task was ever scheduled.
+    Otherwise it is NotReady: the task is lost, and will be done again."""
     if scheduled_by is not None and store.decisions.schedules(scheduled_by, task) is False:
-        told = f"Decision {scheduled_by}: the value of task {task!r} is waited for, which is none of its children"
-        return DamagedRecord(scheduled_by, told)
-    return NotReady(f"process {process_id}: task {task} has no value yet, but is waited for")
+        message = f"Decision {scheduled_by}: a task waits for the value of task {task!r}, which is none of its children"
+        return DamagedRecord(scheduled_by, message)
+    return NotReady(f"process {process_id}: task {task} has no value yet, but another task waits for it")
 
 
 def _whole(outcome: Outcome) -> Held:
@@ -105,28 +128,32 @@ def _whole(outcome: Outcome) -> Held:
 
 
 def _with_values(store: Store, process_id: str, held: Mapping[str, Held]) -> dict[str, Outcome]:
-    outcomes = {task: one.outcome for task, one in held.items()}
-    left = {record_id(process_id, task): one.outcome.pass_key for task, one in held.items() if one.left_out}
-    read = dict(store.decisions.values(left))
-    for key in left:
+    outcomes = {task: held_outcome.outcome for task, held_outcome in held.items()}
+    left_out = {
+        record_id(process_id, task): held_outcome.outcome.pass_key
+        for task, held_outcome in held.items()
+        if held_outcome.left_out
+    }
+    stored_values = dict(store.decisions.values(left_out))
+    for key in left_out:
         task = split_record_id(key)[1]
-        if key not in read:  # gone, or another by now, since its size was read
-            raise NotReady(f"process {process_id}: task {task} has no value any more, but is waited for")
-        outcomes[task] = replace(outcomes[task], value=read[key])
+        if key not in stored_values:  # removed or replaced after its size was read
+            raise NotReady(f"process {process_id}: task {task} has no value any more, but another task waits for it")
+        outcomes[task] = replace(outcomes[task], value=stored_values[key])
     for task, outcome in outcomes.items():
         if outcome.error is None and not isinstance(outcome.value, str):
             key, kind = record_id(process_id, task), type(outcome.value).__name__
-            told = (
+            problem = (
                 "it is finished, with neither a value nor an error"
                 if outcome.value is None
                 else (f"its outcome.value is a {kind}, not a text")
             )
-            raise DamagedRecord(key, f"Decision {key}: {told}")
+            raise DamagedRecord(key, f"Decision {key}: {problem}")
     return outcomes
 
 
 def values_of(process_id: str, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
-    """The values of what `gather` found. Raises DamagedRecord."""
+    """Return {task id: value} of the outcomes that `gather` returned. Raises DamagedRecord."""
     values: dict[str, Any] = {}
     for task, outcome in _promised_first(outcomes):
         failure, key = _failure(task, outcome), record_id(process_id, task)
@@ -137,22 +164,24 @@ def values_of(process_id: str, outcomes: Mapping[str, Outcome]) -> dict[str, Any
     return values
 
 
-def _decoded(what: str, record: str, text: str, values: Mapping[str, Any]) -> Any:
+def _decoded(description: str, record: str, text: str, values: Mapping[str, Any]) -> Any:
     try:
         return decode(text, values.__getitem__)
     except KeyError as error:
-        raise DamagedRecord(record, f"{what}: holds a promise of task {error}, for which it does not wait") from None
+        raise DamagedRecord(
+            record, f"{description}: holds a promise of task {error}, for which it does not wait"
+        ) from None
     except (ValueError, TypeError, RecursionError) as error:
-        raise DamagedRecord(record, f"{what}: can't be read as JSON: {error}"[:500]) from None
+        raise DamagedRecord(record, f"{description}: can't be read as JSON: {error}"[:500]) from None
 
 
 _PROMISE = re.compile(r'\{"\$promise":"([^"]*)"\}')
-"""A promise in a value's text. In a string that holds such a text its quotes are escaped."""
+"""Matches a promise in the JSON text of a value. In a string that holds such a text, the quotes are escaped."""
 
 
 def text_size(text: str, outcomes: Mapping[str, Outcome]) -> int:
-    """The bytes of a JSON text with every promise in it kept by these outcomes. What is promised a thousand times is a
-    thousand times in it: far more, perhaps, than all that was read."""
+    """Return the bytes of a JSON text with all its promises replaced by values. A value that is promised a thousand
+    times counts a thousand times, so the result may be far larger than all that was read."""
     sizes: dict[str, int] = {}
     for task, outcome in _promised_first(outcomes):
         failure = _failure(task, outcome)
@@ -167,7 +196,7 @@ def _kept_size(text: str, sizes: Mapping[str, int]) -> int:
 
 
 def _promised_first(outcomes: Mapping[str, Outcome]) -> Iterator[tuple[str, Outcome]]:
-    # Only its own decider can promise a child, so a promised task always stands after who promises it.
+    # Only its parent can promise a task, so a task always comes after the task that promises it.
     return reversed(list(outcomes.items()))
 
 

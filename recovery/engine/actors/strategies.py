@@ -1,7 +1,7 @@
-"""Strategies by name, and errors by name: what a task keeps of a retry that its caller asked for.
+"""The names of retry strategies and of errors, as the record of a task stores them.
 
-A strategy is code, and a task's record can't hold code. So it holds the strategy's name, by which the application of
-the worker that runs the task finds it.
+A strategy is code, which a record cannot hold. So the record holds the strategy's name, and the application of the
+worker that runs the task finds the strategy by its name.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from recovery.retry.codes import class_of
 log = logging.getLogger(__name__)
 
 MAX_RETRYABLE = 20
-"""Errors that one task may name."""
+"""Maximum number of errors that one task can name."""
 _ERROR_NAME = r"[A-Za-z_][\w.]{0,199}"
 
 
 class NamedStrategies:
-    """The strategies of one application. `best_effort` is there from the beginning."""
+    """The retry strategies of one application, by name. The strategy `best_effort` always exists."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, RetryStrategy] = {"best_effort": BestEffort()}
@@ -34,7 +34,7 @@ class NamedStrategies:
         """Register a strategy, and return it.
 
         Raises:
-            InputError: It is no strategy, or the name is taken or can't be one.
+            InputError: It is not a strategy, or the name is not allowed or belongs to another strategy.
         """
         where = f"app.strategy({given.shown(name)}, ...)"
         if not (isinstance(name, str) and re.fullmatch(NAME, name)):
@@ -51,19 +51,21 @@ class NamedStrategies:
             self._by_name[name] = strategy
 
     def find(self, name: str) -> RetryStrategy | None:
-        """Return the strategy of this name."""
+        """Return the strategy with this name, or None."""
         return self._by_name.get(name)
 
     def name_of(self, strategy: RetryStrategy) -> str | None:
-        """Return the name of a strategy that is registered."""
-        by_identity = (name for name, one in self._by_name.items() if one is strategy)
-        return next(by_identity, next((name for name, one in self._by_name.items() if one == strategy), None))
+        """Return the name of a registered strategy, or None."""
+        by_identity = (name for name, registered in self._by_name.items() if registered is strategy)
+        return next(
+            by_identity, next((name for name, registered in self._by_name.items() if registered == strategy), None)
+        )
 
     def options_of(self, value: Any, where: str) -> RetryOptions | None:
-        """Return what a task keeps of `retry=`; None for True, which says nothing new.
+        """Return what a task stores of its option `retry=`. Return None for True, which sets nothing.
 
         Raises:
-            InputError: It is no policy and no strategy, or a strategy without a name.
+            InputError: The value is neither a policy nor a strategy, or it is a strategy without a name.
         """
         if value is True:
             return None
@@ -84,7 +86,7 @@ class NamedStrategies:
 
 
 def check_strategy(value: Any, where: str) -> RetryStrategy:
-    """Return a value that is a strategy. Raises InputError."""
+    """Return the value if it is a strategy. Raises InputError, whose message begins with `where`, otherwise."""
     if isinstance(value, type) or not callable(getattr(value, "retry_after", None)):
         raise InputError(
             f"{where}={given.shown(value)} must be a Backoff(...), None for no retry, or a strategy, which has a "
@@ -95,14 +97,17 @@ def check_strategy(value: Any, where: str) -> RetryStrategy:
 
 
 def names_of_errors(errors: Iterable[Any], where: str) -> tuple[str, ...]:
-    """Return the errors that a caller knows to be transient as a task keeps them: full names of classes, and codes.
+    """Return errors that are transient for a task, in the form that the task's record stores.
 
     Args:
         errors: Classes of errors, their full names, and codes by number or by name.
-        where: What the error message begins with.
+        where: The beginning of an error message.
+
+    Returns:
+        Full names of classes, and codes.
 
     Raises:
-        InputError: One of them is none of these, or there are more than MAX_RETRYABLE.
+        InputError: An item is none of these, or there are more than MAX_RETRYABLE.
     """
     if isinstance(errors, str | type) or not isinstance(errors, Iterable):
         raise InputError(f"{where}{given.shown(errors)}): must be a list of classes of errors, or of codes")
@@ -129,5 +134,5 @@ def _name_of_error(error: Any, where: str) -> str:
 
 
 def is_named(names: Sequence[str], types: Sequence[str], code: ErrorCode) -> bool:
-    """Return whether an error is one of those that a task names."""
+    """Return whether an error is among those that a task names. `types` are the full names of its classes."""
     return not {*names}.isdisjoint((*types, str(code.number), code.name))
