@@ -63,7 +63,7 @@ def test_one_that_is_over_stays_as_it_is(world: Ordering) -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (OperationRequest("abort"), "nothing is selected.*--all"),
+        (OperationRequest("abort"), "no selection was given.*--all"),
         (OperationRequest("abort", "state:running", everything=True), "give one of them"),
         (OperationRequest("abort", "type:none"), "no process matches 'type:none'"),
         (OperationRequest("abrot", "state:running"), "did you mean 'abort'"),

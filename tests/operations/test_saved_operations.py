@@ -119,7 +119,7 @@ def test_the_same_again_changes_nothing(world: Ordering) -> None:
         ("x" * 51, OperationRequest("check", everything=True), "at most 50"),
         ("new", OperationRequest("chek", everything=True), "no operation is called 'chek'; did you mean 'check'"),
         ("new", OperationRequest("@there"), "no operation is called '@there'"),
-        ("new", OperationRequest("check"), "nothing is selected"),
+        ("new", OperationRequest("check"), "no selection was given"),
         ("new", OperationRequest("check", "state:running", everything=True), "give one of them"),
         ("new", OperationRequest("check", "stat:broken"), "no field is called 'stat'; did you mean state?"),
         ("new", OperationRequest("check", "@stuck"), "no search is saved as 'stuck'"),
@@ -147,7 +147,7 @@ def test_what_is_there_only_later_may_be_saved(world: Ordering) -> None:
     with pytest.raises(InputError, match="no process matches 'state:broken'"):
         start(world, "@later")
     world.refunds(1)
-    with pytest.raises(InputError, match="no worker that lives serves the queue spark"):
+    with pytest.raises(InputError, match="no live worker serves the queue spark"):
         start(world, "@later")
 
 
