@@ -113,7 +113,8 @@ PREFERENCE_REASONS = {
     "kills its workers.",
     "auto_heartbeat": "With it, a hung function would never time out. Turn it on for a single long call that can't "
     "send heartbeats itself.",
-    "task_timeout": "A task that only waits in a long queue should not fail. Set it if a result is worthless when it comes too late.",
+    "task_timeout": "A task that only waits in a long queue should not fail. Set it if a result is worthless when it "
+    "comes too late.",
     "force_finish_after_task_timeout": "Work that is nearly done is usually worth finishing. Turn it on if somebody "
     "waits for an answer, even a failure.",
     "lost_initial": "One loss is bad luck. The task itself may cause two in a row, and then it should not be repeated "
