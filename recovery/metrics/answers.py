@@ -11,7 +11,7 @@
     recovery_live_without_deadline{record}     live records without a deadline, at most COUNT_LIMIT
     recovery_operations_open{kind,state}       operations under way
     recovery_operation_done{operation,kind}    processes that the operation has finished in its phase
-    recovery_operation_found{operation,kind}   processes that match; while it is applied, all that it is about
+    recovery_operation_found{operation,kind}   processes with a match or finding; while applied: all of its processes
     recovery_operation_share{operation,kind}   fraction of the phase that is done, 0 to 1
     recovery_queued_unserved{actor}            queued and future tasks of an actor that no live worker serves
     recovery_blocked_seconds{actor}            time since an actor was blocked
@@ -156,7 +156,7 @@ def operations(store: Store) -> list[Metric]:
     )
     matching = _gauge(
         "recovery_operation_found",
-        "Processes that match; while it is applied, all that it is about.",
+        "Processes with a match or finding; while the operation is applied, all of its processes.",
         "operation",
         "kind",
     )

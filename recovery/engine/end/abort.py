@@ -3,9 +3,10 @@
     graph: a deadline, if it is at rest → process: running|broken → aborted, next epoch (the commit point)
     → graph: next epoch → decisions: at rest → interruptions removed → graph: at rest
 
-From the graph's next epoch on no apply takes effect, so no task is scheduled or enqueued any more. The step after it
-ends the tasks that were. Running attempts lose their claims, and their results are stale. If an abort is cut off after
-the commit point, the graph is live, and ABORT_CUT_OFF completes the abort. A second abort completes it too.
+From the graph's next epoch on no apply takes effect, so no task is scheduled or enqueued any more. The next step ends
+tasks that were scheduled or enqueued before. Running attempts lose their claims, and their results are stale. If an
+abort is cut off after the commit point, the graph is live, and ABORT_CUT_OFF completes the abort. A second abort
+completes it too.
 """
 
 from __future__ import annotations
