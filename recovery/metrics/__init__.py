@@ -1,5 +1,8 @@
-"""Prometheus metrics: what is counted (`registry`), what the servers are asked for scrapes (`answers`, `collectors`),
-how it is served (`exporter`), and how counts of other processes come to it (`multiprocess`, `carried_counts`)."""
+"""Prometheus metrics.
+
+Counters are in `registry`; gauges that are queried from the servers in `answers` and `collectors`; the HTTP server in
+`exporter`. Counts of other processes arrive through `multiprocess` and `carried_counts`.
+"""
 
 from recovery.metrics.registry import (
     ACTOR_WORK_TIMEOUTS,

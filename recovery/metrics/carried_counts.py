@@ -1,8 +1,8 @@
-"""Counts that are carried between programs: from one that nobody scrapes to one that is.
+"""Carries counts between programs, from programs that nobody scrapes to one that is scraped.
 
-A Spark task hands its counts to its driver with its result. A command leaves them in MongoDB when it ends (`leave`),
-and a worker takes them up (`CountsTaker`): from then on they are this worker's. Counters are carried whole, and
-histograms bucket by bucket. Nothing is decided by a count, so one that is lost on the way is a count too few.
+A Spark task sends its counts to its driver with its result. A command leaves its counts in MongoDB when it ends
+(`leave`). A worker takes them (`CountsTaker`), and from then on they are counts of this worker. Counters are carried as
+a whole, histograms by bucket. No decision depends on a count, so a count that is lost on the way does no further harm.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ OneOf = TypeVar("OneOf", Counter, Histogram)
 log = logging.getLogger(__name__)
 
 TAKE_EVERY = 5.0
-"""Seconds between two looks for counts that were left: who watches a dashboard sees them at the next scrape."""
+"""Seconds between two looks for left counts: short enough that a dashboard shows them after the next scrape."""
 PAGE = 100
-"""Programs whose counts are taken at once."""
+"""Maximum number of programs whose counts are taken at once."""
 LOG_EVERY = 300.0
+"""Minimum seconds between two log lines about counts that could not be taken."""
 
 Counted = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
-"""{(sample, its labels): by how much it grew}. A sample of a bucket counts that bucket alone."""
+"""Growth by sample and its labels. A bucket's sample counts that bucket alone, not the lower ones."""
 
 _ALL = {one._name: one for one in vars(registry).values() if isinstance(one, Counter | Histogram)}
 TOTAL, BUCKET, SUM, BOUND = "_total", "_bucket", "_sum", "le"
@@ -46,55 +47,59 @@ def counted() -> Counted:
     """Return all counts of this process."""
     return {
         key: value
-        for one in _ALL.values()
-        for metric in one.collect()
-        for key, value in (_buckets(metric) if isinstance(one, Histogram) else _totals(metric)).items()
+        for instrument in _ALL.values()
+        for metric in instrument.collect()
+        for key, value in (_buckets(metric) if isinstance(instrument, Histogram) else _totals(metric)).items()
     }
 
 
 def grown(before: Counted) -> Counted:
-    """Return what this process counted since then."""
+    """Return how much each count of this process has grown since `before`."""
     now = counted()
     return {key: value - before.get(key, 0.0) for key, value in now.items() if value != before.get(key, 0.0)}
 
 
 def carry(counts: Counted) -> None:
-    """Add another process's counts to this one's. Raises KeyError or ValueError for a sample that is not of our
-    metrics."""
+    """Add another process's counts to this one's.
+
+    Raises:
+        KeyError: A sample is of no metric of ours.
+        ValueError: A sample does not fit its metric.
+    """
     for (sample, labels), value in counts.items():
         name, _, part = sample.rpartition("_")
-        given = dict(labels)
-        bound = given.pop(BOUND, None) if f"_{part}" == BUCKET else None
+        label_values = dict(labels)
+        bound = label_values.pop(BOUND, None) if f"_{part}" == BUCKET else None
         metric = _ALL[name]
         if value < 0:
-            raise ValueError(f"{value} is no growth")
-        # By the parent, before there is a label set for it.
+            raise ValueError(f"its value {value} is negative")
+        # The metric itself is checked, because the child for these labels may not exist yet.
         if isinstance(metric, Counter) and f"_{part}" == TOTAL:
-            _of_labels(metric, given).inc(value)
-        # What was observed is not known any more, but how often and up to which bounds: so not by `observe`.
+            _of_labels(metric, label_values).inc(value)
+        # `observe` can't be used: only counts per bucket are known, not the observed values.
         elif isinstance(metric, Histogram) and bound is not None:
-            place = metric._upper_bounds.index(float(bound))
-            _of_labels(metric, given)._buckets[place].inc(value)
+            bucket = metric._upper_bounds.index(float(bound))
+            _of_labels(metric, label_values)._buckets[bucket].inc(value)
         elif isinstance(metric, Histogram) and f"_{part}" == SUM:
-            _of_labels(metric, given)._sum.inc(value)
+            _of_labels(metric, label_values)._sum.inc(value)
         else:
-            raise ValueError("it is no part of that metric")
+            raise ValueError("the metric has no such sample")
 
 
-def _of_labels(metric: OneOf, given: Mapping[str, str]) -> OneOf:
-    if set(given) != set(metric._labelnames):
+def _of_labels(metric: OneOf, label_values: Mapping[str, str]) -> OneOf:
+    if set(label_values) != set(metric._labelnames):
         raise ValueError(f"its labels are {', '.join(metric._labelnames) or 'none'}")
-    return metric.labels(**given) if given else metric
+    return metric.labels(**label_values) if label_values else metric
 
 
 def as_samples(counts: Counted) -> list[Sample]:
-    """Return these counts in the form that is stored in MongoDB, or handed to a driver."""
+    """Return these counts in the form that is stored in MongoDB or handed to a driver."""
     return [Sample(name=name, labels=dict(labels), value=value) for (name, labels), value in counts.items()]
 
 
 def carry_samples(samples: Iterable[Sample]) -> None:
-    """Add these counts to this process's. A sample that is not of our metrics, as from a newer version, is logged and
-    left out."""
+    """Add these counts to this process's. A sample of an unknown metric, as from a newer version, is logged and
+    skipped."""
     for sample in samples:
         try:
             carry({(sample.name, _labels(sample.labels)): sample.value})
@@ -107,22 +112,22 @@ def _totals(metric: Metric) -> Counted:
 
 
 def _buckets(metric: Metric) -> Counted:
-    found: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
-    below = 0.0
+    counts: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+    lower = 0.0
     for sample in metric.samples:
-        if sample.name.endswith(BUCKET):  # those of a child in order of their bounds, each with all before it
-            below = 0.0 if float(sample.labels[BOUND]) == _first(metric) else below
-            found[sample.name, _labels(sample.labels)] = sample.value - below
-            below = sample.value
+        if sample.name.endswith(BUCKET):  # in order of bounds within a child, and cumulative
+            lower = 0.0 if float(sample.labels[BOUND]) == _first(metric) else lower
+            counts[sample.name, _labels(sample.labels)] = sample.value - lower
+            lower = sample.value
         elif sample.name.endswith(SUM):
-            found[sample.name, _labels(sample.labels)] = sample.value
-    return found
+            counts[sample.name, _labels(sample.labels)] = sample.value
+    return counts
 
 
 def _first(metric: Metric) -> float:
-    one = _ALL[metric.name]
-    assert isinstance(one, Histogram)
-    return one._upper_bounds[0]
+    histogram = _ALL[metric.name]
+    assert isinstance(histogram, Histogram)
+    return histogram._upper_bounds[0]
 
 
 def _labels(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -130,8 +135,10 @@ def _labels(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def leave(store: Store, before: Counted, seconds: float) -> None:
-    """Leave in MongoDB what was counted since then, for a worker. Does not raise if MongoDB does not take it within so
-    many seconds: then it is a count too few."""
+    """Leave in MongoDB, for a worker, how much this process's counts have grown since `before`.
+
+    Does not raise. If MongoDB does not accept them within this many seconds, the counts are lost.
+    """
     from recovery.store.views.overview import time_limit
 
     if samples := as_samples(grown(before)):
@@ -140,15 +147,14 @@ def leave(store: Store, before: Counted, seconds: float) -> None:
 
 
 class CountsTaker:
-    """Takes up the counts that other programs left, now and then. For one thread."""
+    """Takes the counts that other programs left, at intervals. For one thread."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._said = store, Seldom(log, LOG_EVERY)
         self._look_at = float("-inf")
 
     def take_if_due(self) -> int:
-        """Take up what was left since, if it is time, and return of how many programs. Does not raise if MongoDB is
-        away."""
+        """If a look is due, take the left counts. Return from how many programs. Does not raise if MongoDB is away."""
         if time.monotonic() < self._look_at:
             return 0
         self._look_at = time.monotonic() + TAKE_EVERY
@@ -156,9 +162,10 @@ class CountsTaker:
             taken = self._store.left_counts.take(PAGE)
         except StoreError as error:
             self._said.warning(
-                "what commands counted is not taken up (%s)", printable(" ".join(str(error).split())[:ERROR_LENGTH])
+                "could not take the counts that commands left (%s)",
+                printable(" ".join(str(error).split())[:ERROR_LENGTH]),
             )
             return 0
-        for left in taken:
-            carry_samples(left.samples)
+        for counts in taken:
+            carry_samples(counts.samples)
         return len(taken)

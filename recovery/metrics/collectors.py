@@ -1,5 +1,7 @@
-"""What a scrape collects: what the worker's processes counted (`WorkerCounts`), and what the servers are asked, where
-no counter knows it (`ServerCollector`). Each answer is kept for a second and shared by all who ask (`Shared`).
+"""Collects the metrics of a scrape.
+
+`WorkerCounts` returns what the worker's processes counted. `ServerCollector` queries the servers for what no counter
+knows. `Shared` keeps each answer for a second, for all scrapes.
 """
 
 from __future__ import annotations
@@ -23,67 +25,69 @@ from recovery.store.views.overview import time_limit
 log = logging.getLogger(__name__)
 
 ASK_TIMEOUT = 3.0
-"""For all that MongoDB is asked: far below the 10 s after which Prometheus gives up a scrape."""
+"""Maximum seconds for all queries of MongoDB: far below the 10 s after which Prometheus gives up a scrape."""
 
 KEPT = 1.0
-"""Seconds. What is told within 10 s may be as old as this, and Prometheus asks once in 15."""
+"""Seconds for which an answer is kept. Prometheus scrapes once in 15 s, so this is fresh enough."""
 
 
 class ServerCollector(Collector):
-    """What the servers say when they are asked, as `answers` asks them.
+    """The metrics that are queried from the servers (`answers`).
 
-    All but which servers answered is of the whole cluster, the same from every worker. If a server does not answer in
-    time its metrics are left out, and the rest is served.
+    All of them describe the whole cluster and are the same from every worker, except which servers answered this
+    worker. If a server does not answer in time, its metrics are left out and the rest is served.
     """
 
     def __init__(self, store: Store, broker: Messages, *, sweeps: bool = False) -> None:
-        """`sweeps`: whether beat orders sweeps."""
+        """Create the collector. `sweeps`: whether beat orders sweeps, so that workers for Spark are needed."""
         self._store, self._broker = store, broker
         self._cheap = [*answers.CHEAP, answers.spark_workers] if sweeps else answers.CHEAP
         self._said = Seldom(log)
 
     def describe(self) -> list[Metric]:
-        """Return nothing, because otherwise registering would ask the servers."""
+        """Return nothing. Otherwise registering this collector would query the servers."""
         return []
 
     def collect(self) -> list[Metric]:
         """Return the metrics of all servers that answer in time."""
-        found: list[Metric] = [_build()]
+        collected: list[Metric] = [_build()]
         actors: dict[str, ActorQueue] = {}
 
-        def waiting() -> list[Metric]:
+        def queue_metrics() -> list[Metric]:
             actors.update(self._store.waiting.by_actor(count_served=False))
             return answers.of_queues(actors)
 
         with time_limit(ASK_TIMEOUT):
-            if mongodb := self._answers("MongoDB", self._store.now):
-                for ask in self._cheap:
-                    found += self._asked(lambda ask=ask: ask(self._store))  # type: ignore[misc]
-                # The dearest last: where the time is not enough they alone are left out.
-                found += self._asked(waiting)
-                found += self._asked(lambda: answers.overdue(self._store))
-        if redis := self._answers("Redis", self._broker.check):
-            found += self._asked(lambda: answers.depths(self._broker, actors))
-        return [_up("mongodb", "MongoDB", mongodb), _up("redis", "Redis", redis), *found]
+            if mongodb_answers := self._answers("MongoDB", self._store.now):
+                for query in self._cheap:
+                    collected += self._asked(lambda query=query: query(self._store))  # type: ignore[misc]
+                # The most expensive queries come last. If time runs out, only they are left out.
+                collected += self._asked(queue_metrics)
+                collected += self._asked(lambda: answers.overdue(self._store))
+        if redis_answers := self._answers("Redis", self._broker.check):
+            collected += self._asked(lambda: answers.depths(self._broker, actors))
+        return [_up("mongodb", "MongoDB", mongodb_answers), _up("redis", "Redis", redis_answers), *collected]
 
     def _answers(self, server: str, ask: Callable[[], object]) -> bool:
         try:
             ask()
-        except Exception as error:  # whatever it is, the rest must be served
-            self._said.warning("metrics without %s's: %s", server, error)
+        except Exception as error:  # any error: the other metrics must be served
+            self._said.warning("no metrics of %s: %s", server, error)
             return False
         return True
 
     def _asked(self, ask: Callable[[], list[Metric]]) -> list[Metric]:
         try:
             return ask()
-        except Exception as error:  # the same; the next scrape asks again
-            self._said.warning("metrics without some that could not be asked: %s", error)
+        except Exception as error:  # any error, as above; the next scrape queries again
+            self._said.warning("some metrics could not be queried: %s", error)
             return []
 
 
 def _build() -> Metric:
-    metric = GaugeMetricFamily("recovery_build_info", "The version of this worker; always 1.", labels=["version"])
+    metric = GaugeMetricFamily(
+        "recovery_build_info", "Version of this worker; the value is always 1.", labels=["version"]
+    )
     metric.add_metric([library_version()], 1)
     return metric
 
@@ -93,13 +97,13 @@ def _up(name: str, server: str, answered: bool) -> Metric:
 
 
 class WorkerCounts(Collector):
-    """What this worker's processes counted: from the files they keep in `folder`, or, without one, from here."""
+    """The counts of this worker's processes: from the files in `folder` or, without a folder, from this process."""
 
     def __init__(self, folder: str | None) -> None:
         self._folder = folder
 
     def describe(self) -> list[Metric]:
-        """Return nothing, because otherwise registering would collect."""
+        """Return nothing. Otherwise registering this collector would read the counts."""
         return []
 
     def collect(self) -> Iterable[Metric]:
@@ -108,10 +112,10 @@ class WorkerCounts(Collector):
 
 
 class Shared(Collector):
-    """What another collector says, asked once a second at most. Who asks meanwhile waits for that answer.
+    """Keeps another collector's answer for a second. Scrapes that arrive meanwhile share it, or wait for it.
 
-    So a connection to the metrics' port costs what it takes to write the answer down: no query of MongoDB, and no look
-    at the files of a worker's processes.
+    So each connection to the metrics port costs only the time to write the answer: no query of MongoDB, and no read of
+    the files of the worker's processes.
     """
 
     def __init__(self, collector: Collector) -> None:
@@ -121,7 +125,7 @@ class Shared(Collector):
         self._at = float("-inf")
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing, because otherwise registering would ask."""
+        """Return nothing. Otherwise registering this collector would query the other one."""
         return []
 
     def collect(self) -> list[Metric]:

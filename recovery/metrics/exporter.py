@@ -1,14 +1,17 @@
-"""Metrics over HTTP: `http://RECOVERY_METRICS_HOST:RECOVERY_METRICS_PORT/metrics`, from a worker's parent process.
-`collectors` says what is served.
+"""Serves metrics over HTTP, at `http://RECOVERY_METRICS_HOST:RECOVERY_METRICS_PORT/metrics`, from a worker's parent
+process.
 
-The HTTP server shares a process with a worker, so nobody who reaches its port can use it up. MAX_CONNECTIONS are open
-at once, each with a thread and a descriptor. A request has REQUEST_TIMEOUT to come, and the whole connection
-CONNECTION_TIMEOUT, until the next look, however slowly somebody sends or reads. One connection too many waits in line
-until an answer is given, which takes milliseconds, or takes the place of the one that has sent no whole request for the
-longest, once that had its ASK_TIMEOUT. So a Prometheus that asks at once is answered beside any number of connections
-that send nothing, and beside many that ask. If no place becomes free in PLACE_TIMEOUT the connection is closed.
+`collectors` provides the metrics.
 
-What a client does is logged at most once a second, and without a stack.
+The server shares a process with a worker, so clients must not be able to exhaust it. At most MAX_CONNECTIONS are open,
+each with a thread and a file descriptor. A request must arrive within REQUEST_TIMEOUT, and a connection ends after
+CONNECTION_TIMEOUT, up to LOOK_EVERY later, however slowly the client sends or reads. If all places are taken, a new
+connection waits until an answer is complete, which takes milliseconds. Or it takes the place of the oldest connection
+that has not sent a whole request within its ASK_TIMEOUT. So a Prometheus server that sends its request at once is
+answered next to any number of silent connections, and next to many busy ones. If no place becomes free within
+PLACE_TIMEOUT, the new connection is closed.
+
+Problems that clients cause are logged at most once a second, without a stack trace.
 """
 
 from __future__ import annotations
@@ -42,27 +45,37 @@ log = logging.getLogger(__name__)
 
 
 PORTS = range(9101, 9165)
-"""Ports that are tried one after another if none is set: a worker takes the first that is free."""
+"""Ports that are tried in turn if none is set. A worker takes the first free port."""
 
 MAX_CONNECTIONS = 16
-"""Some Prometheus servers that scrape at once, and people; of a worker's 1,024 descriptors nothing."""
+"""Maximum number of open connections: enough for several Prometheus servers and people, few of a worker's 1,024
+descriptors."""
 REQUEST_TIMEOUT = 5.0
-"""Seconds for a request's few hundred bytes."""
+"""Maximum seconds for a request to arrive. A request has a few hundred bytes."""
 CONNECTION_TIMEOUT = 20.0
-"""Seconds. Prometheus gives up a scrape after 10."""
+"""Maximum seconds of a connection. Prometheus gives up a scrape after 10 s."""
 ASK_TIMEOUT = 0.1
-"""Seconds in which no other takes its place: whoever asks at once, and is read a little later, is not driven out."""
+"""Seconds for which a silent connection keeps its place in any case, so that a client whose request is read a little
+later is served."""
 LOOK_EVERY = 2.0
-"""Seconds between two looks for connections that take too long. Oftener is a part of what an idle worker costs."""
+"""Seconds between two looks for connections that take too long. Shorter intervals would raise the cost of an idle
+worker."""
 PLACE_TIMEOUT, LOOK = 2.0, 0.02
-"""Seconds that one too many waits, and with it all that come after it; and between two looks for a place."""
+"""PLACE_TIMEOUT: maximum seconds that a connection waits for a place; all later connections wait behind it. LOOK:
+seconds between two looks for a place."""
 LONGEST_LINE = 65536
-"""Bytes of a request's first line, as Python's server has it."""
+"""Maximum bytes of a request's first line, as in Python's own server."""
 
 
 def serve(settings: Settings, store: Store, broker: Messages) -> MetricsServer | None:
-    """Serve from a thread until the process ends, or `shutdown` is called; None where it is off, or none of PORTS is
-    free. Raises PortTaken for a port that is set."""
+    """Serve metrics from a thread until the process ends or `shutdown` is called.
+
+    Returns:
+        The server; None if metrics are off, or if none of PORTS is free.
+
+    Raises:
+        PortTaken: The port that is set, or the host, can't be used.
+    """
     if settings.metrics_port == OFF:
         return None
     registry = CollectorRegistry()
@@ -99,19 +112,20 @@ def _listening(settings: Settings, application: Any) -> MetricsServer | None:
 class _Open:
     since: float
     asked: bool = False
-    """Whether its request has come, and it is being answered."""
+    """Whether its whole request has arrived and is being answered."""
 
 
 class MetricsServer(ThreadingMixIn, WSGIServer):
-    """A thread for each connection, of which there are few. Raises OSError for an address that it can't have."""
+    """An HTTP server with one thread per connection and few connections. Raises OSError if it can't use its address."""
 
     daemon_threads = True
     request_queue_size = 128
-    """By default five: more at once would wait for a second, until they ask again."""
+    """Length of the queue of new connections. The default is 5, and more clients at once would wait a second for their
+    next try."""
 
     def __init__(self, host: str, port: int, application: Callable[..., Any]) -> None:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        self.address_family, _, _, _, address = found[0]
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        self.address_family, _, _, _, address = addresses[0]
         self._open: dict[socket.socket, _Open] = {}
         self._lock = threading.Condition()
         self.said = Seldom(log)
@@ -119,11 +133,12 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
         self.set_app(application)
 
     def start(self) -> None:
-        """Serve from a thread until the process ends, or `shutdown` is called, which waits for the next look."""
+        """Serve from a thread until the process ends or `shutdown` is called. `shutdown` waits up to LOOK_EVERY
+        seconds."""
         threading.Thread(target=self.serve_forever, args=(LOOK_EVERY,), name="metrics", daemon=True).start()
 
     def heard(self, connection: socket.socket) -> None:
-        """Note that a whole request came over this connection."""
+        """Note that a whole request arrived over this connection."""
         with self._lock:
             if connection in self._open:
                 self._open[connection].asked = True
@@ -138,11 +153,11 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
             self.shutdown_request(request)
 
     def _gets_place(self) -> bool:
-        """Whether there is room for one more within the time; who says nothing makes room."""
+        """Return whether a new connection gets a place in time. A silent connection may lose its place to it."""
         until = time.monotonic() + PLACE_TIMEOUT
         while len(self._open) >= MAX_CONNECTIONS:
             now = time.monotonic()
-            silent = next((one for one, known in self._open.items() if not known.asked), None)
+            silent = next((connection for connection, state in self._open.items() if not state.asked), None)
             if silent is not None and now - self._open[silent].since >= ASK_TIMEOUT:
                 self._break(silent)
             elif now >= until:
@@ -152,11 +167,12 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
         return True
 
     def service_actions(self) -> None:
-        """End what takes too long. Called with each look, and after each connection."""
+        """End connections that take too long. The server calls this every LOOK_EVERY seconds and after each
+        connection."""
         now = time.monotonic()
         with self._lock:
-            for connection, known in list(self._open.items()):
-                if now - known.since > (CONNECTION_TIMEOUT if known.asked else REQUEST_TIMEOUT):
+            for connection, state in list(self._open.items()):
+                if now - state.since > (CONNECTION_TIMEOUT if state.asked else REQUEST_TIMEOUT):
                     self._break(connection)
 
     def shutdown_request(self, request: Any) -> None:
@@ -166,19 +182,22 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
-        """A connection that ended in the middle is no news."""
+        """Log a connection that broke off, at level DEBUG: this is not worth a warning."""
         log.debug("a connection to the metrics failed: %s", sys.exc_info()[1])
 
     def _break(self, connection: socket.socket) -> None:
-        """Have its thread, which waits for it, see its end. Only that one closes it: else another might get its
-        number while it is still in use."""
+        """Shut a connection down, so that its thread stops waiting for it.
+
+        Only that thread closes the connection. Otherwise another connection could get the same descriptor while it is
+        in use.
+        """
         del self._open[connection]
-        with suppress(OSError):  # it has ended by itself
+        with suppress(OSError):  # the connection has already ended
             connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Answer(ServerHandler):
-    """One answer: what fails is a 500, and told without its stack."""
+    """One answer. An error becomes a 500 and is logged without its stack trace."""
 
     said: Seldom
 
@@ -192,13 +211,13 @@ class _Handler(WSGIRequestHandler):
     server: MetricsServer
 
     def parse_request(self) -> bool:
-        whole = super().parse_request()
-        if whole:
+        is_complete = super().parse_request()
+        if is_complete:
             self.server.heard(self.connection)
-        return whole
+        return is_complete
 
     def handle(self) -> None:
-        """As Python's has it, which lets nobody choose who answers."""
+        """Do the same as Python's method, which does not let subclasses choose the handler of the answer."""
         self.raw_requestline = self.rfile.readline(LONGEST_LINE + 1)
         if len(self.raw_requestline) > LONGEST_LINE:
             self.requestline = self.request_version = self.command = ""
@@ -214,4 +233,4 @@ class _Handler(WSGIRequestHandler):
         handler.run(application)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing is logged of a scrape."""
+        """Log nothing about a scrape."""

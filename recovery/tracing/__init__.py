@@ -1,4 +1,4 @@
-"""OpenTelemetry traces: one for each process, from its start to its end.
+"""OpenTelemetry traces: one trace per process, from its start to its end.
 
     start order ── queue order
                 ├─ attempt order ── queue pack
@@ -6,11 +6,10 @@
                 │                └─ apply order
                 └─ …
 
-`spans` says what spans there are; the engine calls it where it counts metrics. `opened` is a span while it is open, and
-maps it to the `Trace` that is kept in records, and back: by it what other processes do later comes under it. `setup`
-knows whether this process traces at all, and makes a provider of the environment's OTEL_* variables for processes that
-are ours. Where nobody has set up a tracer provider nothing of OpenTelemetry is imported, and `opened.NOTHING` takes
-every call.
+`spans` defines the spans; the engine calls it where it counts metrics. `opened` is an open span. It is converted to the
+`Trace` that is stored in records, and back, so that later steps in other processes become its children. `setup` detects
+whether this process traces at all. For our own processes it creates a tracer provider from the OTEL_* environment
+variables. Without a tracer provider nothing of OpenTelemetry is imported, and `opened.NOTHING` accepts every call.
 """
 
 from recovery.tracing.opened import NOTHING, Traced

@@ -1,7 +1,7 @@
-"""A span while it is open, what stands for one where nobody traces, and what records keep of it: its W3C trace context,
-as OpenTelemetry's own propagator writes and reads it.
+"""Open spans, their stand-in if nobody traces, and the W3C trace context that records keep of a span.
 
-Nothing here raises: a sampler or a span processor is somebody else's code, and may.
+OpenTelemetry's own propagator writes and reads the trace context. Nothing here raises, because a sampler or a span
+processor is other people's code and may raise.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ if TYPE_CHECKING:
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 TELL_EVERY = 300.0
-"""Seconds between two lines about one way in which spans can't be made."""
+"""Minimum seconds between two log lines about the same kind of error in spans."""
 _told = Seldom(logging.getLogger(__name__), TELL_EVERY)
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 FAILURES = frozenset({"failed", "retried", "lost"})
-"""Outcomes of attempts that are errors. What is stale or not ready is somebody else's success, or comes again."""
+"""Outcomes of attempts that mark a span as an error. A stale result means another attempt succeeded; a task that is not
+ready runs later."""
 
 
 def harmless(otherwise: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """What a function gives where it raises."""
+    """Return a decorator: if the function raises, the error is logged and `otherwise` is returned."""
 
     def guard(function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)
@@ -42,10 +43,10 @@ def harmless(otherwise: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
             try:
                 return function(*args, **kwargs)
             except Exception as error:
-                kind = type(error).__name__
-                _told.warning("a span is not made or not whole (%s: %s); all else goes on", kind, error, about=kind)
-                fallen_back: R = otherwise
-                return fallen_back
+                error_type = type(error).__name__
+                _told.warning("a span is missing or incomplete (%s: %s)", error_type, error, about=error_type)
+                fallback: R = otherwise
+                return fallback
 
         return guarded
 
@@ -53,11 +54,11 @@ def harmless(otherwise: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 class Traced:
-    """A span while it is open; of a process that does not trace, nothing."""
+    """An open span, or, if this process does not trace, a stand-in that does nothing."""
 
     @property
     def carried(self) -> Trace | None:
-        """What records keep of it."""
+        """Return the trace context that records keep of this span."""
         return None
 
     def __enter__(self) -> Traced:
@@ -69,27 +70,27 @@ class Traced:
         return None
 
     def keep_with(self, outcome: Outcome) -> Outcome:
-        """An outcome with what its children come under."""
+        """Return the outcome with the trace context for its children."""
         return outcome
 
     def say(self, **attributes: Any) -> None:
-        """Give the span attributes, each as `recovery.` and its name, `_` as dots."""
+        """Set span attributes, each named `recovery.` and its name with dots instead of underscores."""
 
     def end_as(self, outcome: str, error_kind: str | None = None) -> None:
-        """Say what came of it."""
+        """Record the outcome of the attempt or apply."""
 
 
 NOTHING = Traced()
 
 
 class Open(Traced):
-    """A span of this process, in which what its thread does runs."""
+    """A span of this process. While it is entered, it is the current span of its thread."""
 
     def __init__(self, span: Span, process_type: str | None, before: Trace | None = None) -> None:
         from opentelemetry.trace import use_span
 
         self._span, self._type, self._before = span, process_type, before
-        # What an exception says may not be for everybody; of which kind it is, is said below.
+        # An exception's message may be confidential, so only its type is recorded, in `__exit__`.
         self._scope: AbstractContextManager[Span] = use_span(
             span, end_on_exit=True, record_exception=False, set_status_on_exception=False
         )
@@ -122,7 +123,7 @@ class Open(Traced):
     def keep_with(self, outcome: Outcome) -> Outcome:
         trace = self.carried
         if trace is None or not (trace.is_sampled or self._before is None):
-            return outcome  # what the decision says keeps its children unsampled
+            return outcome  # the decision's own trace context keeps its children unsampled
         return outcome.evolve(trace=trace)
 
     @harmless(None)
@@ -137,7 +138,7 @@ class Open(Traced):
 
 
 def fails(span: Span, kind: str) -> None:
-    """Mark a span as one that ended with an error of this kind. Without a message."""
+    """Mark a span as ended with an error of this kind, without a message."""
     from opentelemetry.trace import StatusCode
 
     span.set_attribute("error.type", kind)
@@ -145,7 +146,7 @@ def fails(span: Span, kind: str) -> None:
 
 
 def named(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes under our names: `process_id` is `recovery.process.id`. What is None is left out."""
+    """Return the attributes under our names: `process_id` becomes `recovery.process.id`. None values are left out."""
     return {f"recovery.{name.replace('_', '.')}": value for name, value in attributes.items() if value is not None}
 
 
@@ -157,8 +158,10 @@ def _w3c() -> TraceContextTextMapPropagator:
 
 
 def carried(span: Span, process_type: str | None) -> Trace | None:
-    """What records keep of a span, as a W3C trace context; None if it has none. Of a span that is not sampled no more
-    than it takes for what comes under it not to be sampled either."""
+    """Return the W3C trace context that records keep of a span, or None if it has none.
+
+    For an unsampled span, it holds only what keeps later spans unsampled too.
+    """
     from opentelemetry.context import Context
     from opentelemetry.trace import set_span_in_context
 
@@ -170,7 +173,8 @@ def carried(span: Span, process_type: str | None) -> Trace | None:
 
 
 def context_of(trace: Trace | None) -> Context:
-    """The context that a record's spans come under; an empty one, in which they begin a trace, if it has none."""
+    """Return the context in which a record's spans are created. Without a trace it is empty, so that they begin a new
+    one."""
     from opentelemetry.context import Context
 
     if trace is None:

@@ -1,15 +1,15 @@
-"""Whether this process traces, and a tracer provider for processes that are ours: workers, and commands that start
-processes.
+"""Detects whether this process traces, and creates a tracer provider for our own processes.
 
-Nobody has set up a tracer provider who has not imported OpenTelemetry's API. So where it is not imported nobody traces,
-and that costs one look into a dict. Without the extra `otel` it is the same.
+Our own processes are workers, and commands that start processes. Whoever sets up a tracer provider imports
+OpenTelemetry's API. So if the API is not imported, nobody traces, and finding this out costs one dict lookup. The same
+holds without the extra `otel`.
 
-A provider is made by OpenTelemetry's own variables, if OTEL_TRACES_EXPORTER names an exporter and the application has
-set up no provider by itself. The SDK reads sampler, resource and limits from the environment. In processes that are not
-ours, as of a web application, that is for whoever runs them.
+A provider is created from OpenTelemetry's own variables if OTEL_TRACES_EXPORTER names an exporter and the application
+has not set up a provider itself. The SDK reads sampler, resource and limits from the environment. In other processes,
+such as a web application, setting up a provider is up to the application.
 
-What an exporter holds (a connection, a channel) does not survive a fork, and a pool forks whenever it likes. So each
-process makes its exporter by itself, when it has its first spans to send.
+The connections of an exporter do not survive a fork, and a pool may fork at any time. So each process creates its own
+exporter when it first has spans to send.
 """
 
 from __future__ import annotations
@@ -40,12 +40,15 @@ _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL
 _OTLP = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 
 FLUSH_TIMEOUT = 1.0
-"""Seconds that the end of a process waits for its last spans to be sent. A collector that is away keeps nobody."""
+"""Maximum seconds that a process waits at its end for its last spans to be sent, so that an absent collector does not
+delay it."""
 
 
 def install() -> None:
-    """Set up a provider, if the environment asks for one and there is none yet. Does not raise: what can't be set up
-    is told, and nothing is traced."""
+    """Set up a provider if the environment asks for one and none is set up. Does not raise.
+
+    If a provider can't be created, this is logged, and the process does not trace.
+    """
     wanted = [name.strip() for name in os.environ.get(EXPORTER, "").split(",") if name.strip() not in ("", "none")]
     if not wanted:
         return
@@ -56,9 +59,9 @@ def install() -> None:
         log.warning("%s is set, and OpenTelemetry is not installed: pip install 'recovery-workers[otel]'", EXPORTER)
         return
     if tracer() is not None:
-        return  # the application's own
+        return  # the application has set one up
     try:
-        provider = TracerProvider(shutdown_on_exit=False)  # which would wait for half a minute
+        provider = TracerProvider(shutdown_on_exit=False)  # the default waits up to 30 s at exit
         for exporter in _exporters(wanted):
             provider.add_span_processor(exporter)
         set_tracer_provider(provider)
@@ -69,21 +72,21 @@ def install() -> None:
 
 
 def flush() -> None:
-    """Have sent what spans there are, for so long at most. At the end of a process."""
+    """Send the remaining spans, for at most FLUSH_TIMEOUT seconds. Called at the end of a process."""
     if tracer() is None:
         return
     from opentelemetry.trace import get_tracer_provider
 
     force: Callable[[], Any] | None = getattr(get_tracer_provider(), "force_flush", None)
     if force is not None:
-        # In a thread of its own: what the SDK takes for a timeout it does not keep to.
+        # In its own thread, because the SDK does not keep to its timeout parameter.
         sending = threading.Thread(target=force, name="traces", daemon=True)
         if try_start(sending):
             sending.join(FLUSH_TIMEOUT)
 
 
 def _exporters(names: Sequence[str]) -> Iterator[Any]:
-    """A batch processor for each of these exporters. Raises LookupError for one that is not installed."""
+    """Yield a batch processor for each of these exporters. Raise LookupError for an exporter that is not installed."""
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     for name in names:
@@ -91,9 +94,10 @@ def _exporters(names: Sequence[str]) -> Iterator[Any]:
 
 
 def _find(name: str) -> Callable[[], SpanExporter]:
-    for one in _called(name):
-        for found in entry_points(group=_EXPORTERS, name=one):
-            make: Callable[[], SpanExporter] = found.load()
+    """Return the factory of an exporter. Raise LookupError if it is not installed."""
+    for entry_name in _called(name):
+        for entry_point in entry_points(group=_EXPORTERS, name=entry_name):
+            make: Callable[[], SpanExporter] = entry_point.load()
             return make
     raise LookupError(
         f"no exporter {name!r} ({EXPORTER}) is installed; for otlp install opentelemetry-exporter-otlp-proto-http"
@@ -101,15 +105,15 @@ def _find(name: str) -> Callable[[], SpanExporter]:
 
 
 def _called(name: str) -> list[str]:
-    """Names under which an exporter may be there: of `otlp` there is one for each protocol."""
+    """Return the entry point names of an exporter. For `otlp` there is one per protocol."""
     if name != "otlp":
         return [name]
-    said = next((os.environ[one] for one in _PROTOCOLS if os.environ.get(one)), None)
-    return [*_OTLP.values()] if said is None else [_OTLP.get(said, said)]
+    protocol = next((os.environ[variable] for variable in _PROTOCOLS if os.environ.get(variable)), None)
+    return [*_OTLP.values()] if protocol is None else [_OTLP.get(protocol, protocol)]
 
 
 def _in_each_process(make: Callable[[], SpanExporter]) -> SpanExporter:
-    """An exporter that each process makes for itself."""
+    """Return an exporter that each process creates for itself."""
     from opentelemetry.sdk.trace.export import SpanExporter as Base
 
     class OfProcess(Base):  # type: ignore[misc]
@@ -129,33 +133,34 @@ def _in_each_process(make: Callable[[], SpanExporter]) -> SpanExporter:
 
 API = "opentelemetry.trace"
 NAME = "recovery"
-"""Of the instrumentation, as OpenTelemetry calls it."""
+"""Name of the instrumentation scope, in OpenTelemetry's terms."""
 
 _made: tuple[Any, Tracer] | None = None
-"""The last provider, and its tracer."""
+"""The provider seen last, and the tracer made from it."""
 
 
 def tracer() -> Tracer | None:
-    """What makes this process's spans; None if nobody has set that up."""
+    """Return the tracer that makes this process's spans, or None if no provider is set up."""
     api: Any = sys.modules.get(API)
-    if api is None or not hasattr(api, "get_tracer_provider"):  # another thread imports it just now
+    if api is None or not hasattr(api, "get_tracer_provider"):  # another thread is importing it
         return None
     provider = api.get_tracer_provider()
     if isinstance(provider, api.ProxyTracerProvider | api.NoOpTracerProvider):
         return None
     global _made
     if _made is None or _made[0] is not provider:
-        _made = (provider, provider.get_tracer(NAME))  # as long as all else that a span costs
+        _made = (provider, provider.get_tracer(NAME))  # cached, because this takes as long as creating a span
     return _made[1]
 
 
 def is_on() -> bool:
-    """Whether this process traces."""
+    """Return whether this process traces."""
     return tracer() is not None
 
 
 def ids() -> tuple[str, str] | None:
-    """Ids of the trace and the span that this thread is in, in hexadecimal digits; None if it is in none."""
+    """Return the ids of the current trace and span of this thread, in hexadecimal digits, or None if it is in no
+    span."""
     api: Any = sys.modules.get(API)
     if api is None or not hasattr(api, "get_current_span"):
         return None

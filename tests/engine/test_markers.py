@@ -445,9 +445,12 @@ def boom(**_: Any) -> str:
     [
         (boom, "raised KeyError: 'database'"),
         (lambda nosuch, **_: nosuch, "raised TypeError"),
-        *((lambda value=value, **_: value, "which is no key") for value in ("", " a", "a\nb", "\x1b[2J", "x" * 201)),
         *(
-            (lambda value=value, **_: value, "which is no key")
+            (lambda value=value, **_: value, "which is not a valid key")
+            for value in ("", " a", "a\nb", "\x1b[2J", "x" * 201)
+        ),
+        *(
+            (lambda value=value, **_: value, "which is not a valid key")
             for value in (True, [], {}, b"a", float("nan"), 10**400, "\ud800")
         ),
     ],

@@ -238,7 +238,11 @@ def test_an_apply_that_failed_is_done_again(
     assert message is not None
     slot = Slot(world.app.resources, world.app.outbox, world.app.actors, "w#1")
     assert slot.run(order, *arguments(message)) is Result.FINISHED
-    wait_until(lambda: "could not apply (away): it is done again" in caplog.text, 10, "the attempt to apply it")
+    wait_until(
+        lambda: "could not apply finished tasks (away); they are applied again" in caplog.text,
+        10,
+        "the attempt to apply it",
+    )
     assert world.bring_to_end(process_id).result == '"done"'
 
 

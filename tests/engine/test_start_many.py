@@ -188,7 +188,7 @@ def test_the_database_is_away(world: World, order: Any, ordered: bool) -> None:
     with (
         patch.object(starting, "CONFIRMED_TIMEOUT", 0.0),
         patch.object(Processes, "insert_many", away),
-        pytest.raises(ServerUnavailable, match="0 processes of type order are started, and those behind"),
+        pytest.raises(ServerUnavailable, match="0 processes of type order are started, and later ones"),
     ):
         world.start_many(order, [[1]], ordered=ordered)
 

@@ -300,8 +300,10 @@ def test_a_client_replaces_what_has_finished_and_asks_an_operator_about_what_is_
             client.start("order", -1, 5, custom_id="bad", if_exists=policy)
         told = str(denied.value)
         assert told.startswith(f"process {broken} has the custom_id 'bad' and is broken; what if_exists={policy} does")
-        assert "takes the role recoveryOperator, and this user of MongoDB may not do " in told
-        assert "on recovery." in told and told.endswith("Ask an operator for that, or come as a user who has it")
+        assert "needs the role recoveryOperator, and this user of MongoDB may not do " in told
+        assert "on recovery." in told and told.endswith(
+            "Ask an operator to do it, or connect as a user who has the role"
+        )
         assert worker.process(broken) == seen, "nothing was changed"
     assert operator.start("order", -1, 5, custom_id="bad", if_exists="restart") == broken
     assert worker.bring_to_end(broken).state == "broken"

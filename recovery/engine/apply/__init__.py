@@ -1,7 +1,7 @@
-"""Effects of finished tasks reach their graphs: what is ready is enqueued, and a process of which nothing is open ends.
+"""Effects of finished tasks: their graphs are updated, ready tasks are enqueued, and complete processes end.
 
 outbox → apply → complete
-           ├─ interrupt, listing     a task failed: its process breaks, and is listed
-           ├─ rebuild                the graph is gone, or contradicts the decisions
+           ├─ interrupt, listing     a task failed: its process breaks, and the task is listed as interrupted
+           ├─ rebuild                the graph is missing or contradicts the decisions
            └─ reopen                 a restarted task is applied
 """

@@ -1,13 +1,14 @@
-"""Apply: finished decisions' effects reach their graphs (docs/records.md, 'The order of writes').
+"""Apply finished decisions: write their effects to the graphs (docs/records.md, 'The order of writes').
 
-    insert children → graphs: move the tasks, add children and links → claim or enqueue what is ready
-    → finish the processes of which nothing is open
+    insert children → graphs: move the tasks, add children and links → claim or enqueue ready tasks
+    → finish the processes without open tasks
 
-Groups of decisions, each of one process and epoch, take each of these steps together: one round trip for all. Every
-step may run twice; cut off anywhere, the decisions still have their deadlines, and DECISION_NOT_APPLIED applies them
-again. A group that is not as it should be (a task failed or was restarted, its epoch is over, it was applied before,
-its graph is gone, or was spoilt) goes the same way by itself, with a look at what is wrong. `outbox` decides when to
-apply.
+A group holds decisions of one process and epoch. Each step handles many groups in one round trip. Every step may run
+twice. If an apply is cut off anywhere, the decisions keep their deadlines, and DECISION_NOT_APPLIED applies them again.
+
+An irregular group takes the same steps on its own, and the cause is examined. A group is irregular if a task failed or
+was restarted, if its epoch is over, if it was applied before, or if its graph is missing or damaged. `outbox` decides
+when decisions are applied.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from recovery.records.ids import record_id
 from recovery.store import Finished, GraphView, batches
 
 CHILDREN = 5000
-"""Children whose records are made at once: each takes some 3 kB, and a task may have a hundred thousand."""
+"""Maximum number of children whose records are created in one insert. The records of a child take about 3 kB, and a
+task may have a hundred thousand children."""
 
 Group = Sequence[Ended]
 """Finished decisions of one process and epoch."""
@@ -38,7 +40,7 @@ Group = Sequence[Ended]
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What became ready by a group: {decision: its actor}, in this epoch."""
+    """Tasks that became ready through a group. `actors` maps decision ids to actors; all are of this epoch."""
 
     group: Group
     actors: Mapping[str, str]
@@ -46,13 +48,16 @@ class Ready:
 
 
 Take = Callable[[Sequence[Ready]], Sequence[Decision]]
-"""Claims for the caller some of what became ready, at most one for each process."""
+"""Claims some of the ready tasks for the caller, at most one per process, and returns their decisions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What came of an apply of these. `size` is that of their graph, in bytes; 0 if it is complete or was not changed.
-    With `complete` the process has ended, and its graph's deadline is to be cleared."""
+    """The result of applying a group.
+
+    `size` is the size of the group's graph in bytes, or 0 if the graph is complete or was not changed. `complete` means
+    that the process has ended, so the deadline of its graph must be cleared.
+    """
 
     group: Group
     applied: Applied
@@ -63,35 +68,38 @@ class Effect:
 def apply_together(
     resources: Resources, groups: Sequence[Group], take: Take | None = None
 ) -> tuple[list[Effect], list[Group]]:
-    """Apply groups of decisions as far as all is as it should be.
+    """Apply regular groups in a few round trips.
 
     Args:
         resources: Connections.
-        groups: The decisions.
+        groups: The decisions, grouped by process and epoch.
         take: Claims some of the tasks that become ready for the caller. The others are enqueued.
 
     Returns:
-        What came of those that are applied, and the groups that are to be applied by themselves (`apply`), which find
-        done what was done of them here.
+        The effects of the applied groups, and the remaining groups. The caller must pass each remaining group to
+        `apply`, which detects the steps that were already done here.
     """
     regular = {_process_of(group): group for group in groups if _is_regular(group)}
     if not regular:
         return [], list(groups)
-    views, _, away = _apply_graphs(resources, list(regular.values()))
-    applied = {key: (regular[key], view) for key, view in views.items() if key not in away}
+    views, _, doubtful = _apply_graphs(resources, list(regular.values()))
+    applied = {key: (regular[key], view) for key, view in views.items() if key not in doubtful}
     effects = _go_on(resources, applied, take)
     done = {id(effect.group) for effect in effects}
     return effects, [group for group in groups if id(group) not in done]
 
 
 def apply(resources: Resources, group: Group, take: Take | None = None) -> list[Effect]:
-    """Apply decisions of one process and epoch, whatever is wrong with them: one effect, or several, each of a part of
-    the group."""
+    """Apply decisions of one process and epoch, whether or not the group is regular.
+
+    Returns:
+        One effect for the whole group, or several effects, each for a part of the group.
+    """
     if restarted := [ended.decision for ended in group if ended.decision.restarts]:
         reopen_for(resources, restarted)
-    left = [ended for ended in group if not ended.failed]
-    effects = _apply_finished(resources, left, take) if left else []
-    return effects + [Effect([one], interrupt(resources, one.decision)) for one in group if one.failed]
+    with_values = [ended for ended in group if not ended.failed]
+    effects = _apply_finished(resources, with_values, take) if with_values else []
+    return effects + [Effect([ended], interrupt(resources, ended.decision)) for ended in group if ended.failed]
 
 
 def _process_of(group: Group) -> str:
@@ -107,35 +115,43 @@ def _is_regular(group: Group) -> bool:
 
 
 def _apply_graphs(resources: Resources, groups: Sequence[Group]) -> tuple[dict[str, GraphView], int, set[str]]:
-    """Write the children, then the graphs: {process: its graph}, of those that are applied; how many records of
-    children were not there; and the processes that are to be looked at, since they may be gone (`_is_over`)."""
+    """Insert the children, then update the graphs.
+
+    Returns:
+        The updated graphs by process id; the number of missing children's records that were inserted; and the ids of
+        processes that may be gone, aborted or redone, which `_is_over` must check.
+    """
     missing = _insert_children(resources, groups)
-    ended = {_process_of(group): (_epoch_of(group), [_finished(one) for one in group]) for group in groups}
-    views = resources.store.graphs.apply(ended)
-    # Looked at after children were made, and before anything is enqueued: whoever removes it later finds them.
-    parents = {_process_of(group): _epoch_of(group) for group in groups if any(one.decision.children for one in group)}
+    finished_by_process = {
+        _process_of(group): (_epoch_of(group), [_finished(ended) for ended in group]) for group in groups
+    }
+    views = resources.store.graphs.apply(finished_by_process)
+    # Check after the children are inserted and before anything is enqueued: a removal that starts later sees them.
+    parents = {
+        _process_of(group): _epoch_of(group) for group in groups if any(ended.decision.children for ended in group)
+    }
     standing = resources.store.processes.standing(parents) if parents else {}
-    away = {
+    doubtful = {
         key
         for key, epoch in parents.items()
-        if (one := standing.get(key)) is None or one.mark is not None or one.epoch > epoch
+        if (process := standing.get(key)) is None or process.mark is not None or process.epoch > epoch
     }
-    return views, missing, away
+    return views, missing, doubtful
 
 
 def _insert_children(resources: Resources, groups: Sequence[Group]) -> int:
     missing, store = 0, resources.store
-    some_tasks, some_decisions = [], []
+    tasks, decisions = [], []
     for ended in (ended for group in groups for ended in group):
         for children in batches(ended.decision.children, CHILDREN):
-            tasks, decisions = records_of_children(ended.task, ended.decision, children)
-            some_tasks += tasks
-            some_decisions += decisions
-            if len(some_tasks) >= CHILDREN:
-                missing += store.tasks.insert(some_tasks) + store.decisions.insert(some_decisions)
-                some_tasks, some_decisions = [], []
-    if some_tasks:
-        missing += store.tasks.insert(some_tasks) + store.decisions.insert(some_decisions)
+            new_tasks, new_decisions = records_of_children(ended.task, ended.decision, children)
+            tasks += new_tasks
+            decisions += new_decisions
+            if len(tasks) >= CHILDREN:
+                missing += store.tasks.insert(tasks) + store.decisions.insert(decisions)
+                tasks, decisions = [], []
+    if tasks:
+        missing += store.tasks.insert(tasks) + store.decisions.insert(decisions)
     return missing
 
 
@@ -143,27 +159,36 @@ def _go_on(
     resources: Resources,
     applied: Mapping[str, tuple[Group, GraphView]],
     take: Take | None,
-    came_of: Applied = Applied.NOW,
+    result: Applied = Applied.NOW,
 ) -> list[Effect]:
-    """Claim or enqueue what is ready, and finish processes of which nothing is open: {process: what was applied to its
-    graph, and that}."""
+    """Claim or enqueue ready tasks, and finish the processes without open tasks.
+
+    Args:
+        resources: Connections.
+        applied: The applied group and its updated graph, by process id.
+        take: Claims some of the ready tasks for the caller.
+        result: The result that the effects report.
+    """
     if not applied:
         return []
     ready = [Ready(group, _ready(key, group, view), view.epoch) for key, (group, view) in applied.items() if view.ready]
-    claimed = take([one for one in ready if one.actors]) if take is not None else ()
-    taken = {one.id for one in claimed}
-    enqueue(resources, [key for one in ready for key in one.actors if key not in taken])
+    claimed = take([tasks for tasks in ready if tasks.actors]) if take is not None else ()
+    claimed_ids = {decision.id for decision in claimed}
+    enqueue(resources, [key for tasks in ready for key in tasks.actors if key not in claimed_ids])
     complete = {key: (group, view) for key, (group, view) in applied.items() if view.complete}
-    over = _finish(resources, complete) if complete else {}
+    ended = _finish(resources, complete) if complete else {}
     return [
-        Effect(group, came_of, size=0 if view.complete else view.size, complete=key in over)
+        Effect(group, result, size=0 if view.complete else view.size, complete=key in ended)
         for key, (group, view) in applied.items()
     ]
 
 
 def _ready(process_id: str, group: Group, view: GraphView) -> dict[str, str]:
-    """{ready decision: its actor}, as those say that it waited for, or that scheduled it. Not what has ended by now:
-    but what was claimed on the spot is, in case a failover took that claim back; the guard tells."""
+    """Return {ready decision: its actor}. The actors come from the group's dependents and children.
+
+    The group's own tasks are left out. A task that was already claimed on the spot is included, in case a failover
+    rolled back that claim; otherwise enqueuing it changes nothing.
+    """
     ended_now, actors = {ended.task.task_id for ended in group}, dict[str, str]()
     for ended in group:
         actors |= ended.task.dependents
@@ -172,8 +197,10 @@ def _ready(process_id: str, group: Group, view: GraphView) -> dict[str, str]:
 
 
 def _finish(resources: Resources, complete: Mapping[str, tuple[Group, GraphView]]) -> dict[str, bool]:
-    """Finish processes whose graphs have nothing open, unless they lack tasks that there are: somebody spoilt such a
-    graph, and the end of its process would hide them."""
+    """Finish processes whose graphs have no open tasks, unless the graph lacks scheduled tasks.
+
+    Another program may have removed tasks from such a graph. Finishing its process would hide them.
+    """
     doubtful = {key: view.finished for key, (group, view) in complete.items() if not _are_all(group)}
     counts = resources.store.decisions.counts(list(doubtful))
     lacking = {key for key, finished in doubtful.items() if counts[key] > finished and not is_whole(resources, key)}
@@ -186,23 +213,25 @@ def _finish(resources: Resources, complete: Mapping[str, tuple[Group, GraphView]
 
 
 def _are_all(group: Group) -> bool:
-    """Whether these are all the tasks of their process, for certain."""
+    """Return whether the group certainly holds all tasks of its process."""
     scheduled = {child.id for ended in group for child in ended.decision.children}
     scheduled |= {ended.task.task_id for ended in group if ended.task.parent is None}
     return scheduled == {ended.task.task_id for ended in group}
 
 
 def _type_of(group: Group) -> str | None:
-    """The process type, which is the start task's actor; None where something was done before."""
+    """Return the process type, which is the start task's actor, or None if a task was restarted or the start task is
+    absent."""
     if any(ended.decision.restarts for ended in group):
         return None
     return next((ended.decision.actor for ended in group if ended.task.parent is None), None)
 
 
 def _known_values(group: Group) -> dict[str, Outcome]:
-    """{task: its outcome}, of those whose values are at hand: of what is applied again the value was not read."""
+    """Return outcomes by task id for decisions whose values are in memory. When decisions are applied again, values are
+    not read."""
     outcomes = {ended.decision.task_id: ended.decision.outcome for ended in group}
-    return {task: one for task, one in outcomes.items() if one is not None and one.value is not None}
+    return {task: outcome for task, outcome in outcomes.items() if outcome is not None and outcome.value is not None}
 
 
 def _finished(ended: Ended) -> Finished:
@@ -218,65 +247,79 @@ def _finished(ended: Ended) -> Finished:
 def _apply_finished(resources: Resources, group: Group, take: Take | None) -> list[Effect]:
     process_id, epoch = _process_of(group), _epoch_of(group)
     try:
-        views, missing, away = _apply_graphs(resources, [group])
+        views, missing, doubtful = _apply_graphs(resources, [group])
     except RecordTooLarge:
-        return [_outgrown(resources, group)]
-    if away and _is_over(resources, group):
-        return [Effect(group, Applied.STALE)]  # noted there
+        return [_break_outgrown(resources, group)]
+    if doubtful and _is_over(resources, group):
+        return [Effect(group, Applied.STALE)]  # `_is_over` has noted the rejection
     if views:
         return _go_on(resources, {process_id: (group, views[process_id])}, take)
-    before, finished = Applied.RESTORED if missing else Applied.BEFORE, [_finished(one) for one in group]
+    result_if_applied, finished = Applied.RESTORED if missing else Applied.BEFORE, [_finished(ended) for ended in group]
     view = resources.store.graphs.view(process_id, finished)
     if len(group) == 1:
-        return _apply_unknown(resources, group, view, take, before)
+        return _apply_unknown(resources, group, view, take, result_if_applied)
     if view is not None and view.epoch == epoch and view.applied:
-        return _go_on(resources, {process_id: (group, view)}, take, before)
-    return [effect for some in _apart(resources, group) for effect in _apply_finished(resources, some, take)]
+        return _go_on(resources, {process_id: (group, view)}, take, result_if_applied)
+    return [effect for part in _apart(resources, group) for effect in _apply_finished(resources, part, take)]
 
 
 def _is_over(resources: Resources, group: Group) -> bool:
-    """Whether the process is done again since these ended, or aborted, or gone: then what they had scheduled, and was
-    made just now, is taken back."""
-    standing = there(resources, [_process_of(group)]).get(_process_of(group))
-    if standing is not None and standing.epoch <= _epoch_of(group):
+    """Return whether the process is gone, aborted or in a later epoch than the group.
+
+    If so, discard the children that were just inserted and note the rejection for each decision.
+    """
+    process = there(resources, [_process_of(group)]).get(_process_of(group))
+    if process is not None and process.epoch <= _epoch_of(group):
         return False
     for ended in group:
-        guard = Guard.GONE if standing is None else Guard.EPOCH
+        guard = Guard.GONE if process is None else Guard.EPOCH
         note(resources, Step.APPLY, guard, ended.decision.actor, ended.decision.id)
-        resources.store.redos.discard(standing.epoch if standing is not None else None, ended.decision)
+        resources.store.redos.discard(process.epoch if process is not None else None, ended.decision)
     return True
 
 
 def _apart(resources: Resources, group: Group) -> Sequence[Group]:
-    """In what parts a group can be applied, which can't be at once: what is open in its graph, and what is not."""
-    tasks = resources.store.graphs.open_among(_process_of(group), _epoch_of(group), [one.task.task_id for one in group])
-    parts = [[one for one in group if (one.task.task_id in tasks) == is_open] for is_open in (True, False)]
-    return parts if all(parts) else [[one] for one in group]
+    """Split a group that can't be applied at once: into the tasks that are open in the graph and the others, or into
+    single tasks."""
+    open_tasks = resources.store.graphs.open_among(
+        _process_of(group), _epoch_of(group), [ended.task.task_id for ended in group]
+    )
+    parts = [[ended for ended in group if (ended.task.task_id in open_tasks) == is_open] for is_open in (True, False)]
+    return parts if all(parts) else [[ended] for ended in group]
 
 
 def _apply_unknown(
-    resources: Resources, group: Group, view: GraphView | None, take: Take | None, before: Applied
+    resources: Resources, group: Group, view: GraphView | None, take: Take | None, result_if_applied: Applied
 ) -> list[Effect]:
-    """Go on with one decision that its graph, which looks so, did not take."""
-    (ended,), applied, process_id = group, before, _process_of(group)
-    made = rebuild_graph(resources, process_id) if view is None else False
+    """Handle one decision that its graph did not accept.
+
+    Args:
+        resources: Connections.
+        group: The single decision.
+        view: The current graph, or None if it is missing.
+        take: Claims some of the ready tasks for the caller.
+        result_if_applied: The result to report if the decision was applied before.
+    """
+    (ended,), applied, process_id = group, result_if_applied, _process_of(group)
+    was_rebuilt = rebuild_graph(resources, process_id) if view is None else False
     if view is not None and view.complete and not view.applied:
-        made = bool(made_whole(resources, process_id))  # it was lost from the graph
-    if made:  # from the decisions, this one among them
+        was_rebuilt = bool(made_whole(resources, process_id))  # the task is missing from the graph
+    if was_rebuilt:  # from all decisions, including this one
         view, applied = resources.store.graphs.view(process_id, [_finished(ended)]), Applied.RESTORED
     if view is None or view.epoch > ended.decision.epoch:
         guard = Guard.GONE if view is None else Guard.EPOCH
         note(resources, Step.APPLY, guard, ended.decision.actor, ended.decision.id)
         return [Effect(group, Applied.STALE)]
-    # Its parent is not applied, or the graph was made anew a moment ago, or is still to be for a new epoch.
+    # The parent is not applied yet, or the graph was rebuilt a moment ago, or the new epoch's graph does not exist yet.
     if view.epoch < ended.decision.epoch or not view.applied:
         resources.store.decisions.apply_later(ended.decision.id, resources.settings.apply_timeout)
         return [Effect(group, Applied.NOT_YET)]
     return _go_on(resources, {process_id: (group, view)}, take, applied)
 
 
-def _outgrown(resources: Resources, group: Group) -> Effect:
-    """The graph can't take these tasks: break the process, or it would be tried for ever."""
+def _break_outgrown(resources: Resources, group: Group) -> Effect:
+    """Break the process because its graph would exceed MongoDB's document size. Otherwise the apply would be retried
+    forever."""
     process_id, epoch = _process_of(group), _epoch_of(group)
     for ended in group:
         resources.store.graphs.fail(process_id, epoch, ended.task.task_id, ended.decision.restarts)

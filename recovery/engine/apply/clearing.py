@@ -1,9 +1,9 @@
-"""Takes the deadlines off decisions whose effects have reached their graph, and off complete graphs: for many at once.
+"""Clears the deadlines of applied decisions and complete graphs, many at a time.
 
-Nobody looks at a decision again that has no deadline. So it is taken off only for what is proven: the graph that a
-majority has knows how the task ended, or the process that a majority has is over. A failover may take back an apply,
-and what was written because of it; it takes back nothing that proves this. What is not proven yet waits for the next
-time, while its deadline stands; from then on it is applied again, which changes nothing.
+Nothing examines a decision again after its deadline is cleared. So a deadline is cleared only once the apply is proven:
+a majority of the replica set holds a graph that records the task's end, or holds the process as ended. A failover may
+roll back an apply and the writes that followed from it, but nothing that proves it. An unproven decision is checked
+again with the next write, until its deadline passes. After that the decision is applied again, which changes nothing.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from recovery.records.ids import split_record_id
 from recovery.store import batches
 
 MANY = 64
-"""Decisions that are worth to be written: two round trips for all of them."""
+"""Number of decisions that justify a write: clearing them takes two round trips, however many there are."""
 PAUSE = 0.1
-"""Seconds between two writes, at least: while the majority lags behind little is proven by the next."""
+"""Minimum seconds between two writes. While the majority lags behind, an earlier write would prove little more."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A decision that was applied, or that is `stale`: there was nothing to apply it to."""
+    """An applied decision, or a `stale` decision that had nothing to be applied to."""
 
     id: str
     process_id: str
@@ -37,11 +37,11 @@ class _Entry:
     restarts: int | None
     stale: bool
     until: float
-    """From when on others apply it again."""
+    """Monotonic time from which other workers may apply the decision again."""
 
 
 class Clearing:
-    """What one process of a worker has applied, and not yet cleared. Safe for threads."""
+    """Applied decisions and complete graphs of one pool process, whose deadlines are not cleared yet. Thread-safe."""
 
     def __init__(self, resources: Resources) -> None:
         self._store, self._patience = resources.store, resources.settings.apply_timeout
@@ -51,49 +51,54 @@ class Clearing:
         self._written = time.monotonic()
 
     def note(self, effect: Effect) -> None:
-        """Remember what an apply did."""
+        """Remember the effect of an apply."""
         with self._lock:
             if effect.applied is not Applied.NOT_YET:
                 stale, until = effect.applied is Applied.STALE, time.monotonic() + self._patience
-                for one in (ended.decision for ended in effect.group):
-                    names = split_record_id(one.id)
-                    self._entries[one.id] = _Entry(one.id, *names, one.epoch, one.restarts, stale, until)
+                for decision in (ended.decision for ended in effect.group):
+                    names = split_record_id(decision.id)
+                    self._entries[decision.id] = _Entry(
+                        decision.id, *names, decision.epoch, decision.restarts, stale, until
+                    )
             if effect.complete:
                 self._complete.append(effect.group[0].process_id)
 
     @property
     def next_due(self) -> float:
-        """When it is time to `write`, by the monotonic clock: soon if there is much to write."""
+        """Return the monotonic time of the next `write`: soon if many entries wait, infinity if none does."""
         if not self.waits:
             return float("inf")
         return self._written + (PAUSE if len(self._entries) >= MANY else self._patience / 4)
 
     @property
     def waits(self) -> bool:
-        """Whether there is something to write."""
+        """Return whether anything is left to clear."""
         return bool(self._entries or self._complete)
 
     def write(self) -> None:
-        """Clear what is proven by now. Raises StoreError; then what there was is forgotten, and found applied when
-        it is overdue."""
+        """Clear the deadlines of all entries that are proven by now. Keep the others.
+
+        Raises:
+            StoreError: The entries are forgotten. Once their deadlines have passed, they are found applied.
+        """
         with self._lock:
             entries, self._entries = self._entries, {}
             complete, self._complete = self._complete, []
             self._written = time.monotonic()
-        for some in batches(list(entries.values())):  # many, while the majority lags behind
-            for entry in self._clear_deadlines(some):
+        for page in batches(list(entries.values())):  # entries pile up while the majority lags behind
+            for entry in self._clear_deadlines(page):
                 del entries[entry.id]
-        for over in batches(complete):
-            self._store.clear_graph_deadlines(over)
+        for process_ids in batches(complete):
+            self._store.clear_graph_deadlines(process_ids)
         self._keep(entries.values())
 
     def _clear_deadlines(self, entries: Sequence[_Entry]) -> list[_Entry]:
-        """Clear those of these that are proven; which they were."""
+        """Clear the deadlines of the proven entries, and return these entries."""
         proven = self._proven(entries)
         by_life: dict[tuple[int, int | None], list[str]] = defaultdict(list)
         for entry in proven:
             by_life[entry.epoch, entry.restarts].append(entry.id)
-        for (epoch, restarts), ids in by_life.items():  # what is true of one life must not put a later one to rest
+        for (epoch, restarts), ids in by_life.items():  # must not clear the deadline of a later epoch or restart
             self._store.decisions.clear_deadlines(ids, epoch, restarts)
         return proven
 
@@ -110,12 +115,12 @@ class Clearing:
             tasks[entry.process_id].append(entry.task)
         ends = self._store.graphs.committed_ends(tasks) if tasks else {}
         stale = [entry.process_id for entry in entries if entry.stale]
-        going_on = self._store.processes.committed_epochs(stale) if stale else {}
+        live_epochs = self._store.processes.committed_epochs(stale) if stale else {}
 
         def is_proven(entry: _Entry) -> bool:
             graph = ends.get(entry.process_id)
             if graph is not None and graph.is_over(entry.task, entry.epoch, entry.restarts):
                 return True
-            return entry.stale and going_on.get(entry.process_id) != entry.epoch
+            return entry.stale and live_epochs.get(entry.process_id) != entry.epoch
 
         return [entry for entry in entries if is_proven(entry)]

@@ -1,13 +1,14 @@
-"""A task that ended with an error: its process is broken, and the task is listed for an operator.
+"""Handles a task that ended with an error: its process breaks, and the task is listed as interrupted for an operator.
 
     graph: failed → interruption → process: running → broken
 
-The graph stays open for what does not depend on the task. Whatever was restarted meanwhile is left alone: the graph
-compares the task's `restarts`, the process how often it was `reopened`, which is read before the graph is asked. A
-process is reopened only while nothing in its graph has failed, so one that could be broken here had this failure.
+The graph stays open for tasks that do not depend on the failed one. A task or process that was restarted meanwhile is
+left alone: the graph compares the task's `restarts`, and the process its `reopened`, which is read before the graph is
+updated. A process is reopened only while no task in its graph is failed, so a process that breaks here has this
+failure.
 
-It is listed again (`list_again`) if the list was lost, or a part of it: as it was listed when it broke, from the failed
-decision or, where the process broke for something else, from the process's own error.
+If the list of interruptions was lost, wholly or in part, `list_again` restores an entry: from the failed decision, or
+from the process's own error if the process broke for another reason.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from recovery.store import Finished
 
 
 def interrupt(resources: Resources, decision: Decision) -> Applied:
-    """Apply a failed decision. May be run again: it then changes nothing."""
+    """Apply a failed decision. Running it again changes nothing."""
     assert decision.outcome is not None and decision.outcome.error is not None
     store, task = resources.store, decision.task_id
     process = store.processes.brief(decision.process_id)
@@ -40,29 +41,31 @@ def interrupt(resources: Resources, decision: Decision) -> Applied:
 
 
 def unlist_stale(resources: Resources, process: Process, decision: Decision) -> None:
-    """What was listed while it was restarted is listed no longer: who did that may be through already."""
+    """Remove the interruption of a task that was restarted while it was being listed. The restart may already be
+    complete and would not remove it."""
     restarts = decision.restarts
     if resources.store.graphs.is_failed(process.id, decision.task_id, restarts):
         return
     if decision.task_id == process.start_task:
-        # The same name stands for the process as a whole, which may be broken still.
+        # The process as a whole has the same id, and may still be broken.
         unlist_past_lives(resources, [process.id])
     else:
         resources.store.interruptions.remove_before([(decision.id, (restarts or 0) + 1, process.times_reopened)])
 
 
 def _unknown(resources: Resources, decision: Decision) -> Applied:
-    """Why the graph does not take a failure."""
+    """Handle a failure that the graph did not accept: rebuild a missing graph, postpone the apply, or reject the
+    decision."""
     store = resources.store
     view = store.graphs.view(decision.process_id, [Finished(decision.task_id, {}, ())])
     if view is None:
-        # Made from the decisions, this one among them.
-        made = rebuild_graph(resources, decision.process_id)
-        return interrupt(resources, decision) if made else _rejected(resources, decision, Guard.GONE)
+        # Rebuilt from all decisions, including this one.
+        was_rebuilt = rebuild_graph(resources, decision.process_id)
+        return interrupt(resources, decision) if was_rebuilt else _rejected(resources, decision, Guard.GONE)
     if view.epoch < decision.epoch or (view.epoch == decision.epoch and not view.registered):
         store.decisions.apply_later(decision.id, resources.settings.apply_timeout)
         return Applied.NOT_YET
-    return _rejected(resources, decision, Guard.EPOCH)  # of the process, or of the task: restarted since
+    return _rejected(resources, decision, Guard.EPOCH)  # the process has a later epoch, or the task was restarted
 
 
 def _rejected(resources: Resources, decision: Decision, guard: Guard) -> Applied:
@@ -71,30 +74,33 @@ def _rejected(resources: Resources, decision: Decision, guard: Guard) -> Applied
 
 
 UNKNOWN = "Unknown"
-"""Kind of the error of what somebody broke, of which nobody has kept why."""
+"""Kind of an error whose cause was not kept, after another program changed the process."""
 
 
 def list_again(resources: Resources, record: str) -> bool:
-    """List what a broken process has failed for, or can't go on for, under this task, `P/T`; False if it is not broken
-    for that, or no longer, or is listed."""
+    """List the interruption of a broken process again, for this task (`P/T`).
+
+    The task either failed, or stands for an error of the process. Return False if the process is not broken for this
+    task, is no longer broken, or the interruption is already listed.
+    """
     store = resources.store
     process_id, task = split_record_id(record)
     process = store.processes.find_committed(process_id)
     if process is None or process.state is not ProcessState.BROKEN:
         return False
     if store.graphs.absent([process_id]):
-        rebuild_graph(resources, process_id)  # it tells what failed
+        rebuild_graph(resources, process_id)  # the graph records which tasks failed
     decision = store.decisions.briefs([record]).get(record)
     as_whole = task == process.start_task and (process.error is None or process.error.task is None)
     if decision is not None and decision.state is DecisionState.FINISHED and decision.failed and not as_whole:
         return _list_failed(resources, process, decision)
-    if not as_whole and not _given_up(resources, process, task, decision):
+    if not as_whole and not _is_cause(resources, process, task, decision):
         return False
     return _list_process(resources, process, task, decision)
 
 
 def _list_failed(resources: Resources, process: Process, decision: Decision) -> bool:
-    """For a task that failed."""
+    """List the interruption of a failed task."""
     assert decision.outcome is not None and decision.outcome.error is not None
     store, restarts = resources.store, decision.restarts
     if decision.epoch != process.epoch or not store.graphs.is_failed(process.id, decision.task_id, restarts):
@@ -106,8 +112,8 @@ def _list_failed(resources: Resources, process: Process, decision: Decision) -> 
     return listed
 
 
-def _given_up(resources: Resources, process: Process, task: str, decision: Decision | None) -> bool:
-    """Whether a task has not failed, and its process can't go on for it or is broken for it alone."""
+def _is_cause(resources: Resources, process: Process, task: str, decision: Decision | None) -> bool:
+    """Return whether the process is broken because of this task although the task has no failed decision of its own."""
     graph = resources.store.graphs.get(process.id)
     restarts = (decision.restarts if decision is not None else None) or 0
     if graph is None or not graph.failed:
@@ -116,7 +122,8 @@ def _given_up(resources: Resources, process: Process, task: str, decision: Decis
 
 
 def _list_process(resources: Resources, process: Process, task: str, decision: Decision | None) -> bool:
-    """For the process as a whole, or for a task that it can't go on for and that has not failed."""
+    """List the interruption of the process as a whole, or of a task that did not fail but keeps the process from
+    continuing."""
     store, restarts = resources.store, process.times_reopened
     error = process.error
     if error is None or (error.task or process.start_task) != task:
@@ -125,9 +132,9 @@ def _list_process(resources: Resources, process: Process, task: str, decision: D
         restarts = max(restarts, (decision.restarts if decision is not None else None) or 0)
     listed = list_interruption(resources, process, error, restarts=restarts)
     remove_superseded(resources, [process.id], error)
-    now = store.processes.brief(process.id)
-    if now is None or now.state is not ProcessState.BROKEN or now.reopened != process.reopened:
-        # Set running since it was read, and who did that may be through already.
+    current = store.processes.brief(process.id)
+    if current is None or current.state is not ProcessState.BROKEN or current.reopened != process.reopened:
+        # The process was reopened since it was read. That restart may already have removed its interruptions.
         if task == process.start_task:
             unlist_past_lives(resources, [process.id])
         else:

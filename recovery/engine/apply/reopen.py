@@ -1,14 +1,15 @@
-"""What follows a restart: graphs and processes are reopened. A step of its own, for three who come here.
+"""Reopens graphs and processes after a restart.
 
-    reopen         tasks were restarted: by the restart itself
-    reopen_for     the same, of a restarted task that is about to be applied
-    reopen_whole   a process that broke as a whole is set running: no task of it is queued again
+    reopen         tasks were restarted: called by the restart itself
+    reopen_for     the same for a restarted task that is about to be applied
+    reopen_whole   a process that broke as a whole is set running: none of its tasks is requeued
 
-Each in this order:
+Each writes in this order:
 
-    graph: not failed → process, if nothing of it is failed: broken → running → look at the graph again → not listed
+    graph: no longer failed → process, if none of its tasks is failed: broken → running → check the graph again
+    → remove from the list of interruptions
 
-A restart that was cut off after its commit point is finished by the task, which is live and will be run.
+If a restart is cut off after its commit point, the restarted task completes it: the task is live and will run.
 """
 
 from __future__ import annotations
@@ -29,96 +30,119 @@ from recovery.store import Restarted
 def reopen(
     resources: Resources, restarted: Sequence[Restarted], seen: Mapping[str, Process], *, whole: bool = True
 ) -> int:
-    """Reopen the graphs and processes of restarted tasks; how many processes run again.
+    """Reopen the graphs and processes of restarted tasks.
 
-    `seen` are the processes as they were before: one that was reopened, broken again or aborted since then is left
-    alone; and, unless `whole`, one that broke as a whole.
+    Args:
+        resources: Connections.
+        restarted: The restarted tasks.
+        seen: The processes as they were before the restart, by process id. A process that was reopened, broken again or
+            aborted since then is left alone.
+        whole: Whether processes that broke as a whole are reopened too.
+
+    Returns:
+        The number of processes that run again.
     """
     store = resources.store
     if not restarted:
         return 0
     damaged = set[str]()
-    if lost := store.graphs.absent(one.process_id for one in restarted):
-        # Past the commit point: one that can't be made must not hold up the others of an operator's batch.
-        batch_or_each(sorted(lost), lambda some: len(rebuild_graphs(resources, some)))
+    if lost := store.graphs.absent(task.process_id for task in restarted):
+        # After the commit point, a graph that can't be rebuilt must not block the rest of an operator's batch.
+        batch_or_each(sorted(lost), lambda page: len(rebuild_graphs(resources, page)))
         damaged = {key for key in store.graphs.absent(lost) if _is_broken(seen.get(key))}
     store.restarts.reopen_graphs(restarted)
-    broken = {one.process_id for one in restarted if _is_broken(seen.get(one.process_id), whole)}
-    running, well = 0, set[str]()
-    if broken and (well := store.restarts.without_failure([one for one in restarted if one.process_id in broken])):
-        running = store.restarts.reopen_processes([seen[process_id] for process_id in well])
-        _break_failed_again(resources, well)
-    # What could not be reopened stays listed, until its apply can.
-    left = [one for one in restarted if one.process_id not in damaged]
-    starts = {one.process_id for one in left if _is_start(one, seen.get(one.process_id))}
+    broken = {task.process_id for task in restarted if _is_broken(seen.get(task.process_id), whole)}
+    running, unfailed = 0, set[str]()
+    if broken and (
+        unfailed := store.restarts.without_failure([task for task in restarted if task.process_id in broken])
+    ):
+        running = store.restarts.reopen_processes([seen[process_id] for process_id in unfailed])
+        _break_failed_again(resources, unfailed)
+    # A task whose graph could not be rebuilt stays listed until its apply reopens it.
+    reopened = [task for task in restarted if task.process_id not in damaged]
+    start_processes = {task.process_id for task in reopened if _is_start(task, seen.get(task.process_id))}
     store.interruptions.remove_before(
-        (one.id, one.restarts, _life(seen.get(one.process_id))) for one in left if one.process_id not in starts
+        (task.id, task.restarts, _life(seen.get(task.process_id)))
+        for task in reopened
+        if task.process_id not in start_processes
     )
-    if lives := well | starts:
-        unlist_past_lives(resources, lives)
+    if unlisted := unfailed | start_processes:
+        unlist_past_lives(resources, unlisted)
     return running
 
 
 def reopen_for(resources: Resources, decisions: Sequence[Decision]) -> None:
-    """Reopen for these decisions of one process, which were restarted and are about to be applied: who restarted them
-    may have been cut off."""
-    restarted = [Restarted(d.id, d.restarts, d.epoch) for d in decisions if d.restarts]
+    """Reopen the graph and process for restarted decisions of one process that are about to be applied, in case their
+    restart was cut off."""
+    restarted = [
+        Restarted(decision.id, decision.restarts, decision.epoch) for decision in decisions if decision.restarts
+    ]
     process = resources.store.processes.brief(restarted[0].process_id)
-    # One that broke as a whole meanwhile, for its time-out say, is set running by an operator only.
+    # Only an operator reopens a process that broke as a whole meanwhile, for example by its timeout.
     reopen(resources, restarted, {process.id: process} if process is not None else {}, whole=False)
 
 
 def reopen_whole(resources: Resources, processes: Sequence[Process], listed: Mapping[str, int]) -> int:
-    """broken → running for processes that broke as a whole; how many. Their tasks went on meanwhile, and they may be
-    done. What broke them for good, such as a cycle, is found once more and breaks them again."""
+    """broken → running for processes that broke as a whole. Return how many run again.
+
+    Their tasks continued meanwhile, so a process may already be complete. A permanent cause, such as a cycle, is found
+    again and breaks the process again.
+
+    Args:
+        resources: Connections.
+        processes: The broken processes as they were read.
+        listed: The `restarts` of their listed interruptions, by record id.
+    """
     store, ids = resources.store, [process.id for process in processes]
     if not processes:
         return 0
     running = store.restarts.reopen_processes(processes)
     metrics.OPERATIONS.labels("set running").inc(running)
     _break_failed_again(resources, ids)
-    starts = {record_id(process.id, process.start_task) for process in processes}
+    start_records = {record_id(process.id, process.start_task) for process in processes}
     seen = {process.id: process for process in processes}
     store.interruptions.remove_before(
         (key, restarts + 1, _life(seen.get(split_record_id(key)[0])))
         for key, restarts in listed.items()
-        if key not in starts
+        if key not in start_records
     )
     unlist_past_lives(resources, ids)
     epochs = {process.id: process.epoch for process in processes}
-    over = finish_whole(resources, {key: epochs[key] for key in store.graphs.complete(ids)})
-    store.clear_graph_deadlines(list(over))
+    ended = finish_whole(resources, {key: epochs[key] for key in store.graphs.complete(ids)})
+    store.clear_graph_deadlines(list(ended))
     return running
 
 
 def _break_failed_again(resources: Resources, process_ids: Iterable[str]) -> None:
-    """Break processes of which a task failed between the look at the graph and the reopening: its own apply found the
-    process broken, and left it at that."""
+    """Break processes of which a task failed between the check of the graph and the reopening.
+
+    The task's own apply found the process broken and did nothing more.
+    """
     failed = resources.store.restarts.failed(process_ids)
     if failed:
-        batch_or_each(list(failed.items()), lambda some: _break_again(resources, dict(some)), lambda one: one[0])
+        batch_or_each(list(failed.items()), lambda page: _break_again(resources, dict(page)), lambda item: item[0])
 
 
 def _break_again(resources: Resources, failed: Mapping[str, Sequence[str]]) -> int:
     keys = [record_id(process_id, task) for process_id, tasks in failed.items() for task in tasks]
-    again = [decision for decision in resources.store.decisions.briefs(keys).values() if decision.failed]
-    for decision in again:
+    decisions = [decision for decision in resources.store.decisions.briefs(keys).values() if decision.failed]
+    for decision in decisions:
         interrupt(resources, decision)
-    return len(again)
+    return len(decisions)
 
 
 def _is_broken(process: Process | None, whole: bool = True) -> bool:
-    """`whole`: or for a task only."""
+    """Return whether a process is broken: for a task or, if `whole`, also as a whole."""
     if process is None or process.state is not ProcessState.BROKEN:
         return False
     return whole or (process.error is not None and process.error.task is not None)
 
 
-def _is_start(one: Restarted, process: Process | None) -> bool:
-    """Whether what is listed under its name may stand for its process as a whole."""
-    return process is not None and one.task == process.start_task
+def _is_start(task: Restarted, process: Process | None) -> bool:
+    """Return whether the interruption listed under this task's id may be that of the process as a whole."""
+    return process is not None and task.task == process.start_task
 
 
 def _life(process: Process | None) -> int:
-    """The life that a process was seen in: how often it had been set running again."""
+    """Return how often the process had been reopened when it was read."""
     return process.times_reopened if process is not None else 0

@@ -1,1 +1,1 @@
-"""Ends of processes beside the regular one: broken, aborted, done again, removed; and who waits for an end."""
+"""Changes that end a process or have it done again: it breaks, or is aborted, removed or redone; and its result."""

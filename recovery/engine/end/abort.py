@@ -1,11 +1,12 @@
-"""Abort of processes: they end at once, without a result.
+"""Aborts processes: they end at once, without a result.
 
     graph: a deadline, if it is at rest → process: running|broken → aborted, next epoch (the commit point)
-    → graph: next epoch → decisions: at rest → no longer listed → graph: at rest
+    → graph: next epoch → decisions: at rest → interruptions removed → graph: at rest
 
-After the graph's step no apply takes place, so nothing is scheduled or enqueued any more; what was until then, the next
-step ends. Attempts that run lose their claim, and their results are stale. Cut off anywhere after the commit point, the
-graph is live, and ABORT_CUT_OFF does the rest; so does a second abort.
+From the graph's next epoch on no apply takes effect, so no task is scheduled or enqueued any more. The next step ends
+tasks that were scheduled or enqueued before. Running attempts lose their claims, and their results are stale. If an
+abort is cut off after the commit point, the graph is live, and ABORT_CUT_OFF completes the abort. A second abort
+completes it too.
 """
 
 from __future__ import annotations
@@ -25,30 +26,43 @@ from recovery.records.ids import new_pass
 def abort(
     resources: Resources, process_ids: Sequence[str], reason: str, among: Collection[ProcessState] = UNENDED_PROCESSES
 ) -> int:
-    """Abort up to a batch of processes, those in a state `among` these; how many were not aborted, or otherwise over,
-    before."""
+    """Abort at most one batch of processes.
+
+    Args:
+        resources: Connections.
+        process_ids: The processes.
+        reason: Why they are aborted. It becomes the message of their error.
+        among: The states in which a process is aborted.
+
+    Returns:
+        The number of processes aborted by this call.
+    """
     store, error = resources.store, _error(reason)
     store.aborts.announce(process_ids)
     ended = list[Process]()
-    for epoch, some in _by_epoch(store.processes.briefs(process_ids).values()).items():
-        able = [process for process in some if process.state in among]
-        ended += able[: store.aborts.end([process.id for process in some], epoch, error, among)]
+    for epoch, processes in _by_epoch(store.processes.briefs(process_ids).values()).items():
+        abortable = [process for process in processes if process.state in among]
+        ended += abortable[: store.aborts.end([process.id for process in processes], epoch, error, among)]
     return _finish(resources, process_ids, ended)
 
 
 def abort_as_seen(resources: Resources, seen: Sequence[Process], reason: str) -> int:
-    """The same of those of these processes that are as they were seen, running or broken: one that was reopened or done
-    again since then is left alone."""
+    """Abort processes that are still running or broken as they were read. Return how many were aborted.
+
+    A process that was reopened or redone since then is left alone.
+    """
     store, error = resources.store, _error(reason)
     process_ids = [process.id for process in seen]
     store.aborts.announce(process_ids)
-    alike: dict[tuple[ProcessState, int, int | None], list[Process]] = defaultdict(list)
-    for one in seen:
-        alike[one.state, one.epoch, one.reopened].append(one)
+    processes_by_life: dict[tuple[ProcessState, int, int | None], list[Process]] = defaultdict(list)
+    for process in seen:
+        processes_by_life[process.state, process.epoch, process.reopened].append(process)
     ended = list[Process]()
-    for (state, epoch, reopened), some in alike.items():
+    for (state, epoch, reopened), processes in processes_by_life.items():
         if state in UNENDED_PROCESSES:
-            ended += some[: store.aborts.end([one.id for one in some], epoch, error, [state], reopened=[reopened])]
+            ended += processes[
+                : store.aborts.end([process.id for process in processes], epoch, error, [state], reopened=[reopened])
+            ]
     return _finish(resources, process_ids, ended)
 
 
@@ -57,7 +71,11 @@ def _error(reason: str) -> ErrorInfo:
 
 
 def _finish(resources: Resources, process_ids: Sequence[str], ended: Sequence[Process]) -> int:
-    """`ended`: as many as were aborted, and which they are but where somebody else was first at some."""
+    """Count the aborted processes, and finish the abort.
+
+    `ended` has one entry per process aborted here. The count is exact; the ids may not be if another worker aborted
+    some of them at the same time.
+    """
     count_ended(ProcessState.ABORTED, ended)
     metrics.OPERATIONS.labels("abort").inc(len(ended))
     finish_abort(resources, process_ids)
@@ -65,9 +83,11 @@ def _finish(resources: Resources, process_ids: Sequence[str], ended: Sequence[Pr
 
 
 def finish_abort(resources: Resources, process_ids: Sequence[str]) -> list[str]:
-    """Bring the records of those of these processes to rest that are aborted; which they are. May be run again."""
+    """Bring the records of the aborted ones of these processes to rest. Return their ids. May run again."""
     store, finished = resources.store, list[str]()
-    aborted = [p for p in store.processes.briefs(process_ids).values() if p.state is ProcessState.ABORTED]
+    aborted = [
+        process for process in store.processes.briefs(process_ids).values() if process.state is ProcessState.ABORTED
+    ]
     for epoch, processes in _by_epoch(aborted).items():
         ids = [process.id for process in processes]
         store.aborts.close_graphs(ids, epoch)
@@ -79,7 +99,7 @@ def finish_abort(resources: Resources, process_ids: Sequence[str]) -> list[str]:
 
 
 def _by_epoch(processes: Iterable[Process]) -> dict[int, list[Process]]:
-    alike: dict[int, list[Process]] = defaultdict(list)
+    processes_by_epoch: dict[int, list[Process]] = defaultdict(list)
     for process in processes:
-        alike[process.epoch].append(process)
-    return alike
+        processes_by_epoch[process.epoch].append(process)
+    return processes_by_epoch

@@ -1,16 +1,15 @@
-"""The end of a process with an error: it is listed for an operator, then broken, and leaves a marker where its type
-asks for one.
+"""Ends a process with an error: the interruption is listed, the process breaks, and its type may ask for a marker.
 
     listed → marker ordered → process: running → broken, its marker due → marker written → no longer due
 
-It is listed for the life that it is broken in, which both writes name: who takes off the list what an earlier life was
-broken for, however late, leaves it.
+The interruption is listed for the life in which the process breaks; both writes name this life. So a late removal of
+the interruptions of an earlier life leaves it alone.
 
-That the marker is due is written with the end itself, in one write: so no marker is written for a process that did not
-break, and none is forgotten. Until it is written the process keeps a deadline, and MARKER_MISSING writes it then.
-Whoever is first writes it, if it was ordered: who may start processes may write them. It is not written once an
-operator has cleared that of the same type and key since the process broke, nor once the process itself has finished,
-set running again: whoever is late with it writes nothing.
+One write both breaks the process and notes that its marker is due. So no marker is written for a process that did not
+break, and none is forgotten. Until the marker is written, the process keeps a deadline, and MARKER_MISSING writes it
+then. Any worker may write the marker if it was ordered; a mark on the process is not enough, because every client that
+starts processes can write them. The marker is not written if an operator has cleared the marker of the same type and
+key since the process broke, or if the process was set running and has finished.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ from recovery.store import MarkerDue
 
 
 def break_process(resources: Resources, process_id: str, epoch: int, error: ErrorInfo) -> bool:
-    """running → broken with this error, which is the process's as a whole; False if it had ended before.
+    """running → broken with an error of the process as a whole. Return False if it had ended before.
 
-    It is listed under its start task. Siblings of a failed task go on.
+    The interruption is listed under the start task. Siblings of a failed task continue.
     """
     process = resources.store.processes.brief(process_id)
     if process is None or process.epoch != epoch or process.state is not ProcessState.RUNNING:
@@ -55,7 +54,8 @@ def break_process(resources: Resources, process_id: str, epoch: int, error: Erro
 
 
 def break_off(resources: Resources, process: Process, error: ErrorInfo, *, restarts: int, attempt: int = 0) -> bool:
-    """List the interruption, then break the process unless it has been reopened, or has ended, since it was read."""
+    """List the interruption, then break the process, unless it has ended or was reopened since it was read. Return
+    whether it broke."""
     list_interruption(resources, process, error, restarts=restarts, attempt=attempt)
     marker = order_markers(resources, [process], error)
     ended = resources.store.processes.break_(process.id, process.epoch, error, process.reopened, marker)
@@ -72,15 +72,18 @@ def break_off(resources: Resources, process: Process, error: ErrorInfo, *, resta
 
 
 def remove_superseded(resources: Resources, process_ids: Sequence[str], error: ErrorInfo) -> None:
-    """Forget what was listed for processes that were about to be broken with this error, and ended in another way just
-    then; or, if the error is of processes as a whole, broke for one of their tasks or were set running again."""
+    """Remove the interruptions of processes that were about to break with this error but did not.
+
+    They ended in another way at the same time. If the error is of processes as a whole, they may also have broken for
+    one of their tasks, or have been set running again.
+    """
     store = resources.store
     processes = store.processes.briefs(process_ids)
     store.interruptions.remove_all(
         [key for key in process_ids if key not in processes or processes[key].state in ENDED_PROCESSES]
     )
     if error.task is None:
-        # What the start task itself failed for is listed under the same name.
+        # A failure of the start task itself is listed under the same id, and must stay.
         for_a_task = [
             (record_id(process.id, process.start_task), process.times_reopened)
             for process in processes.values()
@@ -93,8 +96,8 @@ def remove_superseded(resources: Resources, process_ids: Sequence[str], error: E
 
 
 def unlist_past_lives(resources: Resources, process_ids: Iterable[str]) -> None:
-    """Forget what these processes were listed for as a whole, or for their start tasks, before they were set running
-    again."""
+    """Remove interruptions of these processes, as a whole or of their start tasks, that date from before they were set
+    running again."""
     store = resources.store
     store.interruptions.remove_lives(store.processes.committed_lives(process_ids).items())
 
@@ -102,8 +105,10 @@ def unlist_past_lives(resources: Resources, process_ids: Iterable[str]) -> None:
 def list_interruption(
     resources: Resources, process: Process, error: ErrorInfo, *, restarts: int, attempt: int = 0
 ) -> bool:
-    """List what a process is about to be broken for: under the error's task, or under the start task. False if that,
-    or what it broke for later, is listed."""
+    """List the interruption for which a process is about to break: under the error's task, or under the start task.
+
+    Return False if this interruption, or one of a later break, is already listed.
+    """
     return resources.store.interruptions.add(
         Interruption(
             id=record_id(process.id, error.task or process.start_task),
@@ -124,16 +129,16 @@ def list_interruption(
 log = logging.getLogger(__name__)
 
 ITSELF = "recovery"
-"""Who cleared a marker that was cleared by no person."""
+"""Author of changes that no person made, such as a cleared marker."""
 
 
 def code_of(code: int | None) -> int:
-    """An error's code; what no catalogue was asked for is what none knows."""
+    """Return an error's code, or the generic code if no catalogue classified the error."""
     return GENERIC_ERROR.number if code is None else code
 
 
 def class_of_error(code: int | None) -> ErrorClass:
-    """The class of an error's code; what is in no range, of another program, no waiting helps."""
+    """Return the class of an error's code. A code outside all ranges, as from another program, is not retriable."""
     try:
         return class_of(code_of(code))
     except InputError:
@@ -141,36 +146,46 @@ def class_of_error(code: int | None) -> ErrorClass:
 
 
 def order_markers(resources: Resources, processes: Sequence[Process], error: ErrorInfo) -> MarkerDue | None:
-    """Order the markers of processes of a type that are about to break alike; None: they leave none."""
+    """Order the markers of processes of one type that are about to break with the same error.
+
+    Return None if they leave no markers.
+    """
     store, first = resources.store, processes[0]
     if first.retried_by_schedule and class_of_error(error.first_code) is ErrorClass.RETRIABLE:
         return None
     if store.preferences.failure_action(first.type) is FailureAction.OFF:
         return None
     key = new_pass()
-    store.orders.give(OrderKind.MARK, {one.id: one.epoch for one in processes}, key, store.now())
+    store.orders.give(OrderKind.MARK, {process.id: process.epoch for process in processes}, key, store.now())
     return MarkerDue(key, resources.settings.apply_timeout)
 
 
 def mark(resources: Resources, process_ids: Iterable[str]) -> list[str]:
-    """Write the markers that are due for those of these processes that broke; for which one was written. May be run
-    again."""
+    """Write the markers that are due for those of these processes that broke. May run again.
+
+    Returns:
+        The ids of the processes for which a marker was written.
+    """
     store, written = resources.store, list[str]()
-    broken = [one for one in store.processes.ended(list(process_ids)).values() if one.state is ProcessState.BROKEN]
-    due = {one.id: one for one in broken if one.marker_due}
+    broken = [
+        process for process in store.processes.ended(list(process_ids)).values() if process.state is ProcessState.BROKEN
+    ]
+    due = {process.id: process for process in broken if process.marker_due}
     ordered = store.orders.standing(map(mark_of, due.values()))
     for process in due.values():
         if process.id in ordered:
             if act_on_failure(resources, process):
                 written.append(process.id)
             store.processes.settle_marker(process)
-    store.orders.fulfil(one.id for one in ordered.values())
+    store.orders.fulfil(process.id for process in ordered.values())
     return written
 
 
 def act_on_failure(resources: Resources, process: Process) -> bool:
-    """Do what the type of a broken process asks for. Return False if that was done, or undone by an operator, since the
-    process broke."""
+    """Act on the failure of a broken process as its type asks: disable the type, or write a marker.
+
+    Return False if this was already done, or was undone by an operator, since the process broke.
+    """
     if resources.store.preferences.failure_action(process.type) is FailureAction.DISABLE:
         return _disable_type(resources, process)
     return write_marker(resources, process)
@@ -188,8 +203,8 @@ def _disable_type(resources: Resources, process: Process) -> bool:
     resources.store.audit_log.end(entry.id, "done")
     resources.store.preferences.invalidate()
     resources.broker.tell_settings_changed()
-    told = "process type %s is disabled: %s; `recovery process-type enable %s` has it started again"
-    log.error(told, process.type, reason, process.type)
+    message = "process type %s is disabled: %s; `recovery process-type enable %s` allows starts again"
+    log.error(message, process.type, reason, process.type)
     return True
 
 
@@ -198,8 +213,10 @@ def _error_of(process: Process) -> ErrorInfo:
 
 
 def write_marker(resources: Resources, process: Process) -> bool:
-    """Write a broken process's marker, whatever its type says; False if that of its type and key is there, or was
-    cleared since it broke. The process is as a majority has it."""
+    """Write a broken process's marker, whatever its type asks for. The process must have been read with majority.
+
+    Return False if a marker of its type and key exists, or was cleared since the process broke.
+    """
     assert process.state is ProcessState.BROKEN, process.state
     error = _error_of(process)
     name = marker_name(process.type, process.key)
@@ -220,18 +237,20 @@ def write_marker(resources: Resources, process: Process) -> bool:
     )
     written = resources.store.markers.write(marker, process.ended_at or resources.store.now())
     if written:
-        told = "marker %s is written, and none of its kind is started: process %s broke with code %d, %s"
-        log.error(told, name, process.id, marker.code, error.kind)
+        message = (
+            "marker %s is written, so no process of its type and key is started: process %s broke with code %d, %s"
+        )
+        log.error(message, name, process.id, marker.code, error.kind)
     return written
 
 
 def lift_marker(resources: Resources, process: Process) -> None:
-    """Clear the marker that this process left before it was set running again, since now it finishes well; and have
-    nobody write it who is late with it."""
+    """Clear the marker that this process left before it was set running, because it is now finishing. A late writer
+    then writes none."""
     name = marker_name(process.type, process.key)
-    mine = Marker(id=name, type=process.type, key=process.key, process=process.id)
+    marker = Marker(id=name, type=process.type, key=process.key, process=process.id)
     reason = f"process {process.id} was restarted and has finished"
-    if resources.store.markers.lift(mine, ITSELF, reason, due=bool(process.marker_due)):
+    if resources.store.markers.lift(marker, ITSELF, reason, due=bool(process.marker_due)):
         log.info("marker %s is cleared: %s", name, reason)
 
 

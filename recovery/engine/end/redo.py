@@ -1,14 +1,14 @@
-"""Tasks of a process done again, with all that depends on them, in a new epoch of it.
+"""Redoes tasks of a process, with all tasks that depend on them, in a new epoch of the process.
 
-    ordered → begin (the commit point) → what is done again: waiting, in the new epoch
-    → what that had scheduled: dropped → what is kept: in the new epoch, as it is
-    → what of that has failed: to be applied again → graph: made anew from the decisions → not pending
-    → enqueue what is ready
+    ordered → begin (the commit point) → redone tasks: waiting, in the new epoch
+    → tasks that they had scheduled: dropped → kept tasks: unchanged, in the new epoch
+    → kept tasks that failed: due to be applied again → graph: rebuilt from the decisions → no longer pending
+    → enqueue ready tasks
 
-From the first on no result of what is done again is taken that was begun before: it waits, and its pass is gone. What
-is kept and is being worked on goes on: who has the pass has it in the new epoch as well. Nothing else is done about the
-process meanwhile, and cut off anywhere it is found by its deadline (REDO_CUT_OFF), and all of it is run again.
-`tests/model/redo.py` is its model.
+From the first write on, a result of a redone task that was begun before is rejected: the task waits, and its pass is
+gone. A kept task that is being worked on continues, because its pass stays valid in the new epoch. Nothing else is done
+to the process meanwhile. If a redo is cut off anywhere, the process's deadline finds it (REDO_CUT_OFF), and the whole
+redo runs again. `tests/model/redo.py` is its model.
 """
 
 from __future__ import annotations
@@ -24,48 +24,69 @@ from recovery.rules import graph_of, redo_of
 
 
 def carry_out(resources: Resources, process_id: str) -> bool:
-    """Carry out what was begun for a process; False if there is nothing to be, if nobody has ordered it, or others were
-    first. May be run again, and by several at once. Raises DamagedRecord where what depends on what can't be read."""
+    """Carry out a redo that was begun for a process. May run again, and several times at once.
+
+    Returns:
+        Whether this call completed the redo. False if no redo is pending, if nobody ordered it, or if another worker
+        completed it first.
+
+    Raises:
+        DamagedRecord: The dependencies of a task can't be read.
+    """
     store, redos = resources.store, resources.store.redos
-    there = redos.epochs(process_id)  # before the process: of those above its own nobody has begun one by then
+    # Read before the process: no epoch above the process's own has been begun by then.
+    epochs = redos.epochs(process_id)
     process = redos.pending(process_id)
     order = store.orders.standing([mark_of(process)]).get(process_id) if process is not None else None
     if process is None or order is None or order.kind is not OrderKind.REDO:
         return False
     epoch, dropped = process.epoch, None
-    redos.set_back(process_id, [one for one in there if one > epoch], epoch)
+    redos.set_back(process_id, [later for later in epochs if later > epoch], epoch)
     while True:
         plan = redo_of(order.tasks, redos.links([process_id])[process_id])
         redos.put_back(process_id, epoch, plan.again)
         if not redos.drop(process_id, epoch, plan.dropped) and plan.dropped == dropped:
             break
-        # Looked at again, even where nothing was to be dropped: until they were put back, those that are done again may
-        # have ended and scheduled others, and so may what is dropped.
+        # Plan again, even if nothing had to be dropped: before they were put back, redone tasks may have ended and
+        # scheduled others, and so may dropped tasks.
         dropped = plan.dropped
     redos.forget(process_id, epoch, plan.dropped)
     redos.release(process_id, epoch, plan.again)
     redos.move(process_id, epoch)
     store.interruptions.remove_past(process_id, process.times_reopened)
     decisions = dict(store.decisions.of_processes([process_id])).get(process_id, {})
-    # It is listed for this life when it is applied in it. Until then nothing has failed: of a process that broke for
-    # another task, which is restarted, nobody would learn what it is broken for.
-    failed = {task: one.outcome.pass_key for task, one in decisions.items() if one.failed and one.outcome is not None}
+    # A kept failed task is listed for this life when it is applied again. The new graph has no failed task until then.
+    # Otherwise, if the process breaks for another task that is then restarted, the cause of the break would be unknown.
+    failed = {
+        task: kept.outcome.pass_key for task, kept in decisions.items() if kept.failed and kept.outcome is not None
+    }
     redos.fail_again(process_id, epoch, failed)
     graph = graph_of(process, decisions, store.now(), first_look=resources.settings.apply_timeout).evolve(failed={})
     redos.set_graph(graph)
     if withdraw_graphs(resources, [graph]):
-        return False  # others have carried it out, and it ended and was removed
+        return False  # another worker completed the redo, and the process ended and was removed
     ended = redos.end(process_id, epoch, process.order)
     store.orders.fulfil([order.id])
-    # Of the graph as it was made: where somebody else was first, those are queued by now, and left alone.
+    # Ready by the graph as it was made here. If another worker was first, these tasks are queued by now, and skipped.
     enqueue(resources, [record_id(process_id, task) for task in graph.not_finished if graph.is_ready(task)])
     return ended
 
 
 def take_over(resources: Resources, process: Process, tasks: Sequence[str]) -> bool:
-    """Order and carry out what was begun for a process, as it was seen, by a worker that knows no orders and was cut
-    off. The caller knows that somebody wants these tasks done again. False where there is nothing to be taken over, or
-    somebody else was first. Raises DamagedRecord."""
+    """Order and carry out a redo that was begun by a worker of an older version, which knows no orders, and was cut
+    off.
+
+    Args:
+        resources: Connections.
+        process: The process as it was read.
+        tasks: The tasks to redo. The caller knows that somebody wants this.
+
+    Returns:
+        Whether this call completed the redo. False if there is nothing to take over, or another worker was first.
+
+    Raises:
+        DamagedRecord: The dependencies of a task can't be read.
+    """
     store, key = resources.store, new_pass()
     if not process.redo or store.orders.standing([mark_of(process)]):
         return False

@@ -1,4 +1,4 @@
-"""The result of a process, for whoever waits for it."""
+"""Waits for the end of a process and returns its result."""
 
 from __future__ import annotations
 
@@ -15,24 +15,32 @@ from recovery.records import Process, ProcessState, given
 from recovery.records.values import decode
 
 SHARE, SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 0.01, 0.25
-"""Looked for ever more rarely, after a share of the time that it was waited for, between so many seconds: the end of a
-short process is seen at once, that of a long one a little later, for four reads a second."""
+"""Pause between two looks: SHARE of the time waited so far, within SHORTEST_PAUSE..LONGEST_PAUSE seconds. The end of a
+short process is seen at once. A long wait costs four reads a second."""
 SHORTEST_ASK, LONGEST_ASK = 1.0, 5.0
-"""Seconds that a majority is given to say that there is no such process. It takes 0.1, so whoever does not want to wait
-is told, too."""
+"""Limits, in seconds, of the wait for a majority to confirm that a process does not exist. It usually takes 0.1 s, so a
+caller with a shorter timeout gets the answer too."""
 
 
 def await_result(resources: Resources, process_id: str, timeout: float | str | timedelta | None) -> Any:
-    """The value of a process, waiting for its end up to `timeout` seconds (None: for ever).
+    """Wait for the end of a process, and return its value.
 
-    Raises ProcessNotFound, ProcessBroken, and ResultTimeout, after which it may be asked again; and InputError if a
-    running actor would wait.
+    Args:
+        resources: Connections.
+        process_id: The process.
+        timeout: Maximum seconds to wait; None waits without limit.
+
+    Raises:
+        ProcessNotFound: There is no such process.
+        ProcessBroken: The process broke or was aborted.
+        ResultTimeout: The process has not ended in time. The call may be repeated.
+        InputError: An argument is invalid, or a running actor would wait.
     """
     process_id = given.text(process_id, "process_id")
     limit = None if timeout is None else given.seconds(timeout, "timeout")
     check_may_wait(process_id, limit)
     deadline = None if limit is None else time.monotonic() + limit
-    began, waiter = time.monotonic(), threading.Event()
+    started, waiter = time.monotonic(), threading.Event()
     while True:
         process = resources.store.processes.ended([process_id]).get(process_id)
         if process is None and not _may_be_there(resources, process_id, deadline):
@@ -44,20 +52,20 @@ def await_result(resources: Resources, process_id: str, timeout: float | str | t
         now = time.monotonic()
         if deadline is not None and now >= deadline:
             raise ResultTimeout(f"process {process_id} has not ended within {limit:g} s; it goes on")
-        pause = pause_after(now - began)
+        pause = pause_after(now - started)
         waiter.wait(pause if deadline is None else min(pause, deadline - now))
 
 
 def pause_after(waited: float) -> float:
-    """Seconds until who has waited for so many looks again."""
+    """Return the seconds to pause before the next look, after waiting this many seconds."""
     return min(max(SHARE * waited, SHORTEST_PAUSE), LONGEST_PAUSE)
 
 
 def _may_be_there(resources: Resources, process_id: str, deadline: float | None) -> bool:
-    """Whether there is such a process, as far as that can be told in time: while no majority answers it can't."""
-    left = LONGEST_ASK if deadline is None else deadline - time.monotonic()
+    """Return whether the process exists. Return True if no majority answers in time, because then nobody knows."""
+    remaining = LONGEST_ASK if deadline is None else deadline - time.monotonic()
     try:
-        return resources.store.processes.is_there(process_id, min(max(left, SHORTEST_ASK), LONGEST_ASK))
+        return resources.store.processes.is_there(process_id, min(max(remaining, SHORTEST_ASK), LONGEST_ASK))
     except StoreTimeout:
         return True
 

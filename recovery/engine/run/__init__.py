@@ -1,1 +1,1 @@
-"""Attempts at tasks: they are claimed, their functions are called, and their ends are written."""
+"""Attempts at tasks: a slot claims tasks, calls their functions, and writes their results."""

@@ -1,9 +1,10 @@
-"""One batch: what a slot claimed together is run, ended together, and goes on with what became ready by it. One task is
-a batch of one.
+"""Runs one batch: tasks that a slot claimed together run, end together, and are followed by the tasks that became
+ready.
 
-    run, run, run … → finish all → claim what is unlocked → apply all, and claim what becomes ready → run …
+    run, run, run … → finish all → claim unlocked tasks → apply all, and claim ready tasks → run …
 
-What was claimed on the spot is the next round's hand: so chains run side by side, one step of each in a round.
+A single task is a batch of one. Tasks that were claimed on the spot form the next round. So chains of tasks run side by
+side, one step of each per round.
 """
 
 from __future__ import annotations
@@ -33,32 +34,36 @@ from recovery.records.ids import record_id
 log = logging.getLogger(__name__)
 
 SMALL = 4096
-"""Characters of a value that is written with others: 64 of them are far from the 16 MB of a command."""
+"""Maximum characters of a value, and of the arguments of children, that are written with others. 64 of them stay far
+below MongoDB's 16 MB."""
 FEW = 100
-"""Children that are written with others'."""
+"""Maximum number of children that are written with others."""
 
 
 class Batch:
-    """What one slot has claimed at once."""
+    """The tasks that one slot claimed at once."""
 
     def __init__(self, place: Place, outbox: Outbox, pace: Pace, watch: Watch) -> None:
         self._place, self._outbox, self._pace, self._watch = place, outbox, pace, watch
         self._store = place.resources.store
         self.results: dict[str, Result] = {}
-        """{decision: what came of it}, but of those that were given back."""
+        """Result by decision id. Tasks that were given back are absent."""
         self._held: dict[str, Decision] = {}
-        """What is to be given back if it can't be run, or its end can't be written."""
+        """Decisions that must be given back if they can't run or their results can't be written."""
         self._took: dict[str, float] = {}
         self._span = tracing.NOTHING
 
     def run(self, claimed: Sequence[Decision], until: float) -> None:
-        """Run these, and what becomes ready by them, until this moment; what is left of that is enqueued. Errors of
-        servers are raised, and what has not begun then is given back."""
-        round_ = [ClaimedTask(one) for one in claimed]
+        """Run the claimed tasks, and the tasks that become ready through them, until this monotonic time.
+
+        Ready tasks that remain then are enqueued. Errors of servers are raised, after the tasks that have not begun
+        were given back.
+        """
+        round_ = [ClaimedTask(decision) for decision in claimed]
         while round_:
             first = round_[0].decision
-            self._held = {here.decision.id: here.decision for here in round_}
-            # A batch is of one while there are traces: a span is told how its attempt ended.
+            self._held = {task.decision.id: task.decision for task in round_}
+            # While tracing is on, each batch is a single task, because its span records how the attempt ended.
             self._span = tracing.attempt(first) if len(round_) == 1 else tracing.NOTHING
             with self._span, attempting(first) if len(round_) == 1 else nullcontext():
                 round_ = self._run_round(round_, until)
@@ -67,54 +72,58 @@ class Batch:
         try:
             hand = Hand(self._with_outcomes(round_))
         except Exception as error:
-            self._give_back([here.decision for here in round_], error)
+            self._give_back([task.decision for task in round_], error)
             raise
         alone = len(round_) == 1
         try:
             with nullcontext() if alone else self._watch.over(hand, self._relieve):
-                while (here := hand.next(lambda actor: not self._place.is_blocked(actor))) is not None:
-                    self._run_one(here, hand, alone=alone)
-        except Exception:  # it was a server's; what has ended is not to be done again for that
+                while (claimed := hand.next(lambda actor: not self._place.is_blocked(actor))) is not None:
+                    self._run_one(claimed, hand, alone=alone)
+        except Exception:  # a server failed: write the finished tasks, so that they need not run again
             self._put_down(hand, may_take=False)
             raise
-        began = time.perf_counter()
+        started = time.perf_counter()
         taken = self._put_down(hand, may_take=time.monotonic() < until)
         if alone:
-            self._pace.note_around(time.perf_counter() - began)
+            self._pace.note_around(time.perf_counter() - started)
         return taken
 
     def _with_outcomes(self, round_: Sequence[ClaimedTask]) -> list[ClaimedTask]:
-        """These, each with the outcomes of its dependencies, as a majority has them, as far as they are there and
-        small: what is missing each reads by itself. Errors of servers are raised."""
+        """Return the tasks with the outcomes of their dependencies, read with majority for all at once.
+
+        Missing or large outcomes are left out: the task reads them itself. Errors of servers are raised.
+        """
         missing: dict[str, list[str]] = {}
-        for here in round_:
-            task = here.decision.task()
-            if task is not None and (names := [name for name in task.deps if name not in here.outcomes]):
-                missing[here.decision.id] = [record_id(task.process_id, name) for name in names]
+        for claimed in round_:
+            task = claimed.decision.task()
+            if task is not None and (names := [name for name in task.deps if name not in claimed.outcomes]):
+                missing[claimed.decision.id] = [record_id(task.process_id, name) for name in names]
         if len(missing) < 2:
             return list(round_)
         try:
-            found = self._store.decisions.known_outcomes(list({key: None for some in missing.values() for key in some}))
+            outcomes = self._store.decisions.known_outcomes(
+                list({key: None for keys in missing.values() for key in keys})
+            )
         except Exception as error:
             if is_of_servers(error):
                 raise
-            log.debug("what %d tasks waited for is not read together (%s)", len(missing), in_a_line(error))
+            log.debug("could not read the dependencies of %d tasks together (%s)", len(missing), in_a_line(error))
             return list(round_)
-        return [here.knowing(found, missing.get(here.decision.id, ())) for here in round_]
+        return [claimed.knowing(outcomes, missing.get(claimed.decision.id, ())) for claimed in round_]
 
-    def _run_one(self, here: ClaimedTask, hand: Hand, *, alone: bool) -> None:
-        """Run one; where another program spoilt what it needs, that is told, and the others go on."""
-        decision = here.decision
+    def _run_one(self, claimed: ClaimedTask, hand: Hand, *, alone: bool) -> None:
+        """Run one task. If another program damaged a record that it needs, log this, and continue with the others."""
+        decision = claimed.decision
         try:
             with attempting(decision):
-                tried = self._try(here)
+                tried = self._try(claimed)
                 if alone or is_plain(tried):
-                    hand.keep(here, tried)
+                    hand.keep(claimed, tried)
                 else:
-                    self._write([(here, tried)], may_take=False, alone=True)
+                    self._write([(claimed, tried)], may_take=False, alone=True)
             self._place.host.was_done()
         except Exception as error:
-            if isinstance(error, StoreError):  # else its deadline stands
+            if isinstance(error, StoreError):  # otherwise its deadline stands
                 self._give_back([decision], error)
             if is_of_servers(error):
                 raise
@@ -122,12 +131,12 @@ class Batch:
                 self._place.was_not_done(decision, error)
             tell(decision.id, error)
 
-    def _try(self, here: ClaimedTask) -> Tried:
-        decision, began = here.decision, time.perf_counter()
+    def _try(self, claimed: ClaimedTask) -> Tried:
+        decision, started = claimed.decision, time.perf_counter()
         actor = self._place.actor(decision.actor)
-        tried = self._place.trying.run(actor, here, self._span, lambda: self._let_go(decision))
-        took = self._took[decision.id] = time.perf_counter() - began
-        self._pace.note(decision.actor, took)
+        tried = self._place.trying.run(actor, claimed, self._span, lambda: self._let_go(decision))
+        seconds = self._took[decision.id] = time.perf_counter() - started
+        self._pace.note(decision.actor, seconds)
         if not (is_plain(tried) and all(map(self._pace.is_quick, _made_ready(tried)))):
             self._pace.note_unfit(decision.actor)
         return tried
@@ -136,14 +145,15 @@ class Batch:
         self._held.pop(decision.id, None)
 
     def _relieve(self, hand: Hand, slow: Decision) -> None:
-        """See to what waits for a slow task: by another thread than that which runs it."""
+        """Write and give back the rest of the batch behind a slow task. Called in another thread than the task's."""
         self._put_down(hand, may_take=False)
         preferences = self._place.actor(slow.actor).preferences
-        # Its time began when it was claimed; what ran before it took some of that.
+        # The slow task's timeout began at its claim. Earlier tasks of the batch have used some of it.
         self._store.decisions.extend(slow.id, str(slow.pass_key), preferences.worker_timeout, preferences.task_limit)
 
     def _put_down(self, hand: Hand, *, may_take: bool) -> list[ClaimedTask]:
-        """Give back what has not begun, and write what has ended; what became ready by it, and was claimed here."""
+        """Give back the tasks that have not begun, and write the results of finished tasks. Return the tasks claimed
+        for the next round."""
         done, unrun = hand.empty()
         try:
             self._give_back(unrun)
@@ -152,95 +162,102 @@ class Batch:
         return taken
 
     def _write(self, done: Sequence[tuple[ClaimedTask, Tried]], *, may_take: bool, alone: bool) -> list[ClaimedTask]:
-        """Finish what has ended, and have it applied; what became ready by it, and was claimed here."""
+        """Finish the tasks that ended, and have them applied. Return the tasks that became ready and were claimed
+        here."""
         accepted = self._finish([tried.ended for _, tried in done if tried.ended is not None])
         self._close(done, accepted)
-        heres = {here.decision.id: here for here, _ in done if here.decision.id in accepted}
-        ended = [tried.ended for here, tried in done if tried.ended is not None and here.decision.id in accepted]
+        accepted_tasks = {claimed.decision.id: claimed for claimed, _ in done if claimed.decision.id in accepted}
+        ended = [tried.ended for claimed, tried in done if tried.ended is not None and claimed.decision.id in accepted]
         if not ended:
             return []
-        taking = Taking(self._place, heres, self._room_alone if alone else self._room)
+        taking = Taking(self._place, accepted_tasks, self._room_alone if alone else self._room)
         try:
             try:
                 ended = taking.unlocked(ended) if may_take else ended
             except StoreError:
                 self._outbox.put(ended)
                 raise
-            # What makes nothing ready keeps no slot.
+            # The slot need not wait for the apply if no task can become ready.
             waits = may_take and (not alone or any(map(_may_make_ready, ended)))
             self._outbox.put(ended, taking.ready if waits else None)
         except StoreError as error:
-            self._place.give_back([here.decision for here in taking.taken], error)
+            self._place.give_back([claimed.decision for claimed in taking.taken], error)
             raise
         return taking.taken
 
     def _room(self, name: str) -> int:
-        """How many of an actor's tasks may be run after others."""
+        """Return how many of an actor's tasks may be claimed after a batch."""
         served = self._place.may_take(name) and self._place.actor(name).preferences.restarts_lost_attempts
         return self._pace.fits(name) if served else 0
 
     def _room_alone(self, name: str) -> int:
-        """The same after one that was alone."""
+        """Return how many of an actor's tasks may be claimed after a single task."""
         return 1 if self._place.may_take(name) else 0
 
     def _finish(self, ended: Sequence[Ended]) -> set[str]:
         by_actor: dict[str, list[Ended]] = defaultdict(list)
-        for one in ended:
-            by_actor[one.decision.actor].append(one)
+        for end in ended:
+            by_actor[end.decision.actor].append(end)
         accepted: set[str] = set()
-        for name, alike in by_actor.items():
+        for name, ends in by_actor.items():
             preferences = self._place.actor(name).preferences
             finish = partial(
                 self._store.decisions.finish,
-                [one.decision for one in alike],
+                [end.decision for end in ends],
                 accept_first=preferences.accept_first,
                 worker=self._place.holder,
                 apply_timeout=self._place.resources.settings.apply_timeout,
             )
             try:
-                # The work is done; an outage shorter than the time it was given must not throw it away.
+                # The work is done. An outage shorter than the task's timeout must not throw it away.
                 accepted |= through_outage(
-                    self._place.resources, finish, preferences.worker_timeout, alike[0].decision.id
+                    self._place.resources, finish, preferences.worker_timeout, ends[0].decision.id
                 )
             except StoreError as error:
-                self._give_back([one.decision for one in ended if one.decision.id not in accepted], error)
+                self._give_back([end.decision for end in ended if end.decision.id not in accepted], error)
                 raise
-        if stale := [one.decision for one in ended if one.decision.id not in accepted]:
+        if stale := [end.decision for end in ended if end.decision.id not in accepted]:
             stale_results(stale)
-            rejected = {one.id: Conditions.of_finish(one, self._is_taken_late(one)) for one in stale}
+            rejected = {
+                decision.id: Conditions.of_finish(decision, self._is_taken_late(decision)) for decision in stale
+            }
             note_rejected(self._place.resources, Step.FINISH, rejected)
         return accepted
 
     def _is_taken_late(self, decision: Decision) -> bool:
+        """Return whether a result is accepted although its attempt has lost the claim."""
         return self._place.actor(decision.actor).preferences.accept_first and not decision.failed
 
     def _close(self, done: Sequence[tuple[ClaimedTask, Tried]], accepted: set[str]) -> None:
-        """Count what came of attempts, and tell it."""
+        """Count the results of attempts, and report them to their spans."""
         counts = Counter[tuple[str, Result]]()
-        for here, tried in done:
-            decision, result = here.decision, tried.result
+        for claimed, tried in done:
+            decision, result = claimed.decision, tried.result
             if tried.ended is not None and decision.id not in accepted:
                 result = Result.STALE_RESULT
             self.results[decision.id] = result
             counts[decision.actor, result] += 1
-            if tried.damaged is not None and result is Result.FAILED:  # else it is not its task any more
+            if tried.damaged is not None and result is Result.FAILED:  # otherwise the attempt no longer has the task
                 log.error("%s %s: %s", decision.actor, decision.id, tried.damaged)
             self._span.end_as(result.value, tried.kind)
             took = self._took.pop(decision.id, 0.0)
             if log.isEnabledFor(logging.DEBUG):
-                told = "%s %s attempt %d: %s in %.3f s"
+                message = "%s %s attempt %d: %s in %.3f s"
                 with attempting(decision):
-                    log.debug(told, decision.actor, decision.id, decision.attempts, result.value, took)
+                    log.debug(message, decision.actor, decision.id, decision.attempts, result.value, took)
         for (actor, result), count in counts.items():
             metrics.ATTEMPTS.labels(actor, result.value).inc(count)
 
     def _give_back(self, decisions: Sequence[Decision], error: Exception | None = None) -> None:
-        """Requeue what was claimed and is not run, or whose end could not be written."""
-        self._place.give_back([one for one in decisions if self._held.pop(one.id, None) is not None], error)
+        """Requeue decisions that were claimed and do not run, or whose results could not be written."""
+        self._place.give_back(
+            [decision for decision in decisions if self._held.pop(decision.id, None) is not None], error
+        )
 
 
 def is_plain(tried: Tried) -> bool:
-    """Whether an attempt's end may be written with others': it has a value, and that and its children are small."""
+    """Return whether an attempt's result may be written with others: it has a value, and the value and the children are
+    small."""
     if tried.ended is None or tried.result is not Result.FINISHED:
         return False
     outcome, children = tried.ended.decision.outcome, tried.ended.decision.children
@@ -250,8 +267,11 @@ def is_plain(tried: Tried) -> bool:
 
 
 def _made_ready(tried: Tried) -> Iterator[str]:
-    """Actors of tasks that a task made ready. One that is slow is run where it became ready, without a message, and by
-    many slots at once: so is what makes it ready."""
+    """Yield the actors of tasks that became ready through this one.
+
+    A task that makes a slow task ready runs alone rather than in a batch. So the slot runs the slow task next, without
+    a message, and other slots do the same for others at the same time.
+    """
     if tried.ended is not None:
         children = tried.ended.decision.children
         yield from (child.actor for child in children if not (child.deps or child.eta or child.delay))
@@ -261,5 +281,5 @@ def _made_ready(tried: Tried) -> Iterator[str]:
 def _may_make_ready(ended: Ended) -> bool:
     decision = ended.decision
     if ended.successor is not None:
-        return False  # that is ready, and claimed
+        return False  # the successor is already claimed
     return bool(decision.children or ended.task.dependents or ended.failed or decision.restarts)

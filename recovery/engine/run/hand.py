@@ -1,8 +1,8 @@
-"""What a slot has in hand: tasks that it claimed together, to be run one after the other, and the ends of those
-that ran.
+"""The batch in progress of a slot: tasks that it claimed together, run one after the other, and the results of finished
+ones.
 
-Nobody waits behind a task that turns out slow. What lies in the hand meanwhile is taken out of it: ends are written,
-and what has not begun is given back.
+No task waits behind a slow one: meanwhile, another thread takes out the rest of the batch. The results are written, and
+the tasks that have not begun are given back.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ from recovery.threads import ServiceThread
 log = logging.getLogger(__name__)
 
 SLOW = 0.02
-"""Seconds that a task runs before what is in hand with it is taken out."""
+"""Seconds that a task may run before the rest of its batch is taken out."""
 LOOK_EVERY = 0.01
+"""Seconds between two looks for slow tasks."""
 LONGEST = 0.1
-"""Seconds after which no further task of a batch is begun: each takes longer than was thought."""
+"""Seconds after which no further task of a batch is begun: its tasks take longer than estimated."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
-    """What a slot that is gone ran: a task, or none. What else it had in hand had not begun, or had ended."""
+    """The task that a dead slot was running, if any. The rest of its batch had finished or not started."""
 
     decision_id: str | None
 
 
 class Hand:
-    """Of one slot, which takes from it; another thread may empty it."""
+    """The batch in progress of one slot. The slot takes tasks from it, and another thread may empty it."""
 
     def __init__(self, claimed: Sequence[ClaimedTask]) -> None:
         self._lock = threading.Lock()
@@ -47,8 +48,11 @@ class Hand:
         self._since = 0.0
 
     def next(self, may_begin: Callable[[str], bool] = lambda _: True) -> ClaimedTask | None:
-        """What is to be run now; None if nothing is left, it is time to end, or of its actor nothing may be begun. That
-        may be asked of a server, and nobody who looks at the hand waits for its answer."""
+        """Return the task to run now, and mark it as running.
+
+        Return None if no task remains, if LONGEST is over, or if `may_begin` refuses the task's actor. `may_begin` is
+        called without the lock because it may ask a server.
+        """
         with self._lock:
             self._running = None
             if not self._left or time.monotonic() >= self._until:
@@ -57,39 +61,41 @@ class Hand:
         if not may_begin(actor):
             return None
         with self._lock:
-            if not self._left:  # somebody has emptied it meanwhile
+            if not self._left:  # another thread has emptied it meanwhile
                 return None
-            here = self._left.popleft()
-            self._running, self._since = here.decision, time.monotonic()
-            return here
+            claimed = self._left.popleft()
+            self._running, self._since = claimed.decision, time.monotonic()
+            return claimed
 
     def keep(self, here: ClaimedTask, tried: Tried) -> None:
-        """What ran has come to this."""
+        """Keep the result of the task that ran."""
         with self._lock:
             self._running = None
             self._ended.append((here, tried))
 
     def empty(self) -> tuple[list[tuple[ClaimedTask, Tried]], list[Decision]]:
-        """What has ended, and what has not begun: whoever gets it sees to it."""
+        """Take out and return the finished tasks with their results, and the tasks that have not begun. The caller must
+        handle both."""
         with self._lock:
-            ended, left = self._ended, [here.decision for here in self._left]
+            ended, not_begun = self._ended, [claimed.decision for claimed in self._left]
             self._ended = []
             self._left.clear()
-            return ended, left
+            return ended, not_begun
 
     def slow(self) -> Decision | None:
-        """What runs for long while others wait for it."""
+        """Return the running task if it is slow and others of its batch wait behind it."""
         with self._lock:
-            waits = self._ended or self._left
-            return self._running if waits and time.monotonic() - self._since > SLOW else None
+            others_wait = self._ended or self._left
+            return self._running if others_wait and time.monotonic() - self._since > SLOW else None
 
 
 Relieve = Callable[[Hand, Decision], None]
+"""Handles the rest of a batch that waits behind this slow task."""
 
 
 class Watch:
-    """Looks at all hands of a process, as long as there are some, and has those emptied in which a task is slow. None
-    waits for another."""
+    """Watches all batches in progress of a pool process, and has those emptied whose task is slow. No batch waits for
+    another."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -99,10 +105,10 @@ class Watch:
 
     @contextmanager
     def over(self, hand: Hand, relieve: Relieve) -> Iterator[None]:
-        """Within, call `relieve` once for a hand whose task is slow; in another thread."""
+        """Within this context, call `relieve` once if the batch has a slow task. It is called in another thread."""
         with self._lock:
             self._hands[hand] = relieve
-        if self._thread.begin():  # without it who waits for a slow task waits for its end
+        if self._thread.begin():  # without a thread, tasks wait for the end of a slow one
             self._thread.wake()
         try:
             yield
@@ -116,21 +122,25 @@ class Watch:
         for hand, relieve in hands:
             if hand not in self._relieving and (slow := hand.slow()) is not None:
                 self._relieving.add(hand)
-                self._relieve_beside(hand, relieve, slow)
+                self._relieve_in_thread(hand, relieve, slow)
         return LOOK_EVERY if hands else None
 
-    def _relieve_beside(self, hand: Hand, relieve: Relieve, slow: Decision) -> None:
-        """Relieve a hand in a thread of its own, because an outage may hold that up for long, and other hands must not
-        wait for it."""
+    def _relieve_in_thread(self, hand: Hand, relieve: Relieve, slow: Decision) -> None:
+        """Relieve a batch in its own thread, because an outage may block this for long and other batches must not
+        wait."""
         try:
             threading.Thread(target=self._relieve, args=(hand, relieve, slow), name="hand", daemon=True).start()
-        except RuntimeError:  # no further thread can be started: late is better than never
+        except RuntimeError:  # the system has no thread to give: relieve it here, although later
             self._relieve(hand, relieve, slow)
 
     def _relieve(self, hand: Hand, relieve: Relieve, slow: Decision) -> None:
         try:
             relieve(hand, slow)
-        except Exception as error:  # what could not be written or given back has its deadline
-            log.warning("what waited for %s was not seen to (%s): it is at its deadline", slow.id, error)
+        except Exception as error:  # unwritten results and unreturned tasks keep their deadlines
+            log.warning(
+                "could not flush the batch behind slow task %s (%s); its tasks are requeued at their deadlines",
+                slow.id,
+                error,
+            )
         finally:
             self._relieving.discard(hand)

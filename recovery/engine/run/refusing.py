@@ -1,19 +1,19 @@
-"""A task whose call the code of this worker does not accept: it waits for a worker of another version.
+"""Handles a task whose call this worker's code does not accept: the task waits for a worker of another version.
 
-    working → delayed, with who refused it and why; the Decision scanner queues it (DUE)
+    working → delayed, with the refusing version and the reason; the Decision scanner queues it (DUE)
 
 Guarantees:
     - The function is not called, and neither an attempt nor a retry is counted.
-    - The delay grows: 1, 2, 4 … up to 30 s, within which a new worker has it.
+    - The delay grows from 1 s over 2 s and 4 s to at most 30 s. A new worker gets the task within this delay.
     - The task ends with an error only if every version among the live workers that serve its actor has refused it for
-      `version_grace`. That time begins anew each time it is over and a version lives that has not refused it.
+      `version_grace`. This period starts again if it is over and a live version has not refused the task.
 
 Metrics: recovery_calls_refused.
 
-A task that is pinned to another version of the application waits in the same way, but without end (`recovery doctor`
-reports it), and at first without a delay: while an able worker lives, it is queued again at once, as often in a row as
-workers serve its actor. Redis gives a message to the idle worker that has waited longest, and the worker that has just
-given one back has waited shortest: so an idle able worker gets it. After a delay it could be the same unable worker
+A task that is pinned to another version of the application waits in the same way, but without an end (`recovery doctor`
+reports it). While an able worker lives, it is first requeued without a delay, as many times in a row as workers serve
+its actor. Redis delivers a message to the worker that has been idle longest, and the worker that has just given a task
+back has been idle shortest, so an idle able worker gets the task. After a delay, the same unable worker could get it
 again and again.
 """
 
@@ -40,14 +40,14 @@ from recovery.wording import show_duration
 log = logging.getLogger(__name__)
 
 MAX_VERSIONS = 16
-"""Versions whose refusals of a task are kept, at most: the latest ones."""
+"""Maximum number of versions whose refusals of a task are kept: the latest ones."""
 NO_RETRY = "no live worker has code that accepts it"
 
 
 def give_back_or_end(
     resources: Resources, actor: Actor[..., object], decision: Decision, refusal: CallRefused
 ) -> tuple[Outcome | None, bool]:
-    """Give back a claimed task that this worker's code does not accept, or return what it ends with.
+    """Give back a claimed task that this worker's code does not accept, or return the error that ends it.
 
     Returns:
         The error to end the task with, or None; then whether the task was given back. If neither, this attempt no
@@ -62,17 +62,17 @@ def give_back_or_end(
     refused = add_refusal(decision, version, str(refusal), now)
     grace = timedelta(seconds=resources.settings.version_grace)
     live: frozenset[str | None] = frozenset({version})
-    if is_refused_by_all(refused, live, now - grace):  # else nobody else's refusal matters yet
+    if is_refused_by_all(refused, live, now - grace):  # otherwise other versions need not be checked yet
         serving = store.workers.versions_serving
         live |= through_outage(resources, lambda: serving(actor.name, decision.pinned_to), timeout, decision.id)
         if is_refused_by_all(refused, live, now - grace):
             return _error(actor.name, decision, refused, live, resources.settings.version_grace), False
-        if not live <= {one.version for one in refused.by}:
+        if not live <= {kept.version for kept in refused.by}:
             refused = begun_anew(refused, now)
     delay = delay_after(refused.count)
     written = give_back(resources, actor, decision, refused, delay)
     if written:
-        # Once for each version: a task that waits for hours is refused every 30 s.
+        # A warning once per version: a task that waits for hours is refused every 30 s.
         level = logging.WARNING if refused.by[-1].since == now else logging.DEBUG
         log.log(
             level, "%s %s waits for a newer worker: %s %s (version %s of the application); queued again in %g s",
@@ -84,7 +84,7 @@ def give_back_or_end(
 def give_back(
     resources: Resources, actor: Actor[..., object], decision: Decision, refused: Refused, delay: float
 ) -> bool:
-    """Give back a claimed task that this worker refuses, to be queued again after so many seconds.
+    """Give back a claimed task that this worker refuses, to be requeued after `delay` seconds.
 
     Returns:
         False if this attempt no longer holds the claim.
@@ -102,43 +102,46 @@ def give_back(
 
 
 def add_refusal(decision: Decision, version: str, why: str, now: datetime) -> Refused:
-    """Return the refusals of a claimed task with one more. An attempt that began has removed those before it."""
+    """Return the refusals of a claimed task with one more. Refusals from before the last attempt began are already
+    gone."""
     attempts = max(0, decision.attempts - 1)
-    before = decision.refused or Refused(count=0, attempts=attempts, pass_key="", by=())
-    since = next((one.since for one in before.by if one.version == version), now)
-    others = [one for one in before.by if one.version != version]
+    previous = decision.refused or Refused(count=0, attempts=attempts, pass_key="", by=())
+    since = next((refusal.since for refusal in previous.by if refusal.version == version), now)
+    others = [refusal for refusal in previous.by if refusal.version != version]
     last = VersionRefusal(version=version, since=min(since, now), why=why)
-    by = (*others[1 - MAX_VERSIONS :], last)
-    return Refused(count=before.count + 1, attempts=attempts, pass_key=pass_of(decision), by=by)
+    versions = (*others[1 - MAX_VERSIONS :], last)
+    return Refused(count=previous.count + 1, attempts=attempts, pass_key=pass_of(decision), by=versions)
 
 
 def is_refused_by_all(refused: Refused, versions: frozenset[str | None], since: datetime) -> bool:
-    """Return whether each of these versions has refused a task since this moment, or longer."""
-    return versions <= {one.version for one in refused.by if one.since <= since}
+    """Return whether each of these versions has been refusing the task since this moment or earlier."""
+    return versions <= {refusal.version for refusal in refused.by if refusal.since <= since}
 
 
 def begun_anew(refused: Refused, now: datetime) -> Refused:
-    """Return refusals that count from now on: a version lives that has not refused the task. If its workers are away
-    for a moment later, the task does not fail for what was refused while they lived."""
-    return refused.evolve(by=tuple(one.evolve(since=now) for one in refused.by))
+    """Return the refusals with all periods starting now, because a live version has not refused the task.
+
+    If that version's workers are away for a moment later, the task does not fail for refusals from before.
+    """
+    return refused.evolve(by=tuple(refusal.evolve(since=now) for refusal in refused.by))
 
 
 def delay_after(refusals: int) -> float:
-    """Seconds after which a task is queued again that was refused this many times in a row."""
+    """Return the seconds to wait before requeueing a task that was refused this many times in a row."""
     return REFUSED_CALL.delay(refusals)
 
 
 def _later(retry: RetryState | None, delay: float) -> RetryState | None:
-    """The retries of a task, as if all of them had been later: their total duration does not count the delay."""
+    """Return the retries with all times shifted by the delay, so that their total duration does not include it."""
     if retry is None:
         return None
-    by = timedelta(seconds=delay)
-    cycles = tuple(cycle.evolve(since=cycle.since + by) for cycle in retry.cycles)
-    return retry.evolve(since=retry.since + by, until=retry.until + by, cycles=cycles)
+    shift = timedelta(seconds=delay)
+    cycles = tuple(cycle.evolve(since=cycle.since + shift) for cycle in retry.cycles)
+    return retry.evolve(since=retry.since + shift, until=retry.until + shift, cycles=cycles)
 
 
 def _error(actor: str, decision: Decision, refused: Refused, live: frozenset[str | None], grace: float) -> Outcome:
-    reasons = "; ".join(f"{one.version}: {one.why}" for one in refused.by if one.version in live)
+    reasons = "; ".join(f"{refusal.version}: {refusal.why}" for refusal in refused.by if refusal.version in live)
     error = CallRefused(
         f"no live worker accepts this call of {actor}: every version of the application has refused it for at least "
         f"{show_duration(grace)} ({reasons}). Start workers whose code accepts it, then restart the task"
@@ -149,7 +152,7 @@ def _error(actor: str, decision: Decision, refused: Refused, live: frozenset[str
 
 
 def give_back_pinned(resources: Resources, actor: Actor[..., object], decision: Decision, pinned_to: str) -> bool:
-    """Give back a claimed task that this worker may not run.
+    """Give back a claimed task that is pinned to a version which this worker may not run.
 
     Returns:
         False if this attempt no longer holds the claim.
@@ -165,10 +168,10 @@ def give_back_pinned(resources: Resources, actor: Actor[..., object], decision: 
     delay = delay_between(refused.count, len(workers)) if able else delay_after(refused.count)
     written = give_back(resources, actor, decision, refused, delay)
     if written and not delay:
-        # Cut off before this, the Decision scanner does it.
+        # If the worker is cut off before this, the Decision scanner enqueues the task.
         push(resources, store.requeues.enqueue_due([decision.id], new_pass()))
     if written and not able:
-        # Once for each version: a task that waits for hours is refused again and again.
+        # A warning once per version: a task that waits for hours is refused again and again.
         level = logging.WARNING if refused.by[-1].since == now else logging.DEBUG
         log.log(
             level, "%s %s is pinned to version %s, and no live worker runs that; queued again in %g s",
@@ -178,9 +181,14 @@ def give_back_pinned(resources: Resources, actor: Actor[..., object], decision: 
 
 
 def delay_between(refusals: int, workers: int) -> float:
-    """Seconds after which a pinned task is queued again that was refused this many times in a row, while an able worker
-    is one of those that serve its actor: none, until all of them could have had it; then 0.5, 1, 2 … up to 30.
+    """Return the seconds to wait before requeueing a pinned task while an able worker serves its actor.
 
-    The able workers are busy then. It grows that far because thousands of such tasks may wait, and each try costs."""
-    rounds, since = divmod(refusals, workers + 1)
-    return 0.0 if since else PINNED_CALL.delay(rounds)
+    The delay is 0 until all workers could have had the task. Then the able workers must be busy, and the delay is 0.5
+    s, 1 s, 2 s and so on up to 30 s. It grows that far because thousands of these tasks may wait, and each try costs.
+
+    Args:
+        refusals: How many times in a row the task was refused.
+        workers: Number of live workers that serve its actor.
+    """
+    rounds, refusals_in_round = divmod(refusals, workers + 1)
+    return 0.0 if refusals_in_round else PINNED_CALL.delay(rounds)

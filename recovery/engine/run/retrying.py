@@ -1,10 +1,11 @@
-"""An attempt that failed: retried in its slot, retried later, or the end of its task.
+"""Handles a failed attempt: it is retried in its slot, retried later, or ends its task.
 
-    working → delayed, with the state of its retries and the time of the next one; the Decision scanner queues it (DUE)
+    working → delayed, with the state of its retries and the time of the next retry; the Decision scanner queues it
+        (DUE)
 
-A delay shorter than the scan interval is waited for in the slot (`in_place`). During a longer one no worker is held:
-the count of retries stands in the decision, in the same write that ends the attempt. Cut off before that write, the
-attempt is one that brought no answer.
+If the delay is shorter than the scan interval, the attempt waits in the slot (`in_place`). A longer delay occupies no
+worker: the write that ends the attempt also stores the number of retries in the decision. If a worker is cut off before
+that write, the attempt counts as lost.
 
 Metrics: recovery_retries, recovery_retries_refused.
 """
@@ -38,28 +39,39 @@ log = logging.getLogger(__name__)
 
 
 Actors = Mapping[str, Actor[..., Any]]
-"""Those whose code is here, by name."""
+"""Actors whose code this worker has, by name."""
 
 
 class FailureJudge:
-    """Judges the failures of one attempt. What the records say about retries is read once: a retry in the slot is due
-    within milliseconds."""
+    """Decides whether and when the failures of one attempt are retried.
+
+    Retry options in the records are read once per attempt, because a retry in the slot may be due within milliseconds.
+    """
 
     def __init__(
         self, resources: Resources, actor: Actor[..., Any], here: Actors, decision: Decision, host: Host
     ) -> None:
-        """`here` are the actors whose code is here, by name."""
+        """Create the judge of one attempt.
+
+        Args:
+            resources: Connections.
+            actor: The actor of the task.
+            here: Actors whose code this worker has, by name.
+            decision: The decision as it was claimed.
+            host: The pool process.
+        """
         self._resources, self._actor, self._here, self._host = resources, actor, here, host
         self._claimed = decision
         self._of_task: tuple[RetryOptions, dict[str, Any]] | None = None
         self._of_type: RetryOptions | None = None
         self._asked: tuple[datetime, float] | None = None
-        """The database's time when it was asked, and `time.monotonic` then."""
+        """The database's time when it was read, and `time.monotonic` at that moment."""
 
     def judge(self, decision: Decision, ran: CallResult) -> tuple[CallResult, Answer]:
-        """Return whether and when a failed attempt is retried, and the attempt with what its caller knows of its error.
+        """Return whether and when a failed attempt is retried, and the attempt with its error as its caller classifies
+        it.
 
-        Errors of servers are raised. `decision` is as it was claimed, with the retries since then.
+        `decision` is the decision as it was claimed, with the retries since then. Errors of servers are raised.
         """
         return through_outage(
             self._resources,
@@ -69,42 +81,46 @@ class FailureJudge:
         )
 
     def _judge(self, decision: Decision, ran: CallResult) -> tuple[CallResult, Answer]:
-        error, found, actor = ran.outcome.error, ran.found, self._actor
-        assert error is not None and found is not None
+        error, classified, actor = ran.outcome.error, ran.found, self._actor
+        assert error is not None and classified is not None
         preferences, now = actor.preferences, self._now()
         if self._of_task is None:
             self._of_task = _of_task(self._resources, decision)
             self._log_unknown_strategy(self._of_task[0])
-        (task, context), own = self._of_task, preferences.retry_options()
-        if is_named(task.retryable, ran.types, found.code):
-            found = known_to_caller(found)
-            ran = replace(ran, found=found)
+        (task, context), actor_options = self._of_task, preferences.retry_options()
+        if is_named(task.retryable, ran.types, classified.code):
+            classified = known_to_caller(classified)
+            ran = replace(ran, found=classified)
         terms = Terms(
-            preferences.idempotent, (task, own), actor.strategy_for(task), context, _remaining(actor, decision, now)
+            preferences.idempotent,
+            (task, actor_options),
+            actor.strategy_for(task),
+            context,
+            _remaining(actor, decision, now),
         )
-        if found.is_retriable:
+        if classified.is_retriable:
             self._of_type = self._of_type or _of_process_type(self._resources, self._here, decision)
-            terms = replace(terms, options=(task, own, self._of_type))
-        # As an actor's function is run, for a strategy is the application's as well: one that hangs takes its slot.
+            terms = replace(terms, options=(task, actor_options, self._of_type))
+        # Run like an actor's function, because a strategy is application code too: if it hangs, it blocks its slot.
         with self._host.running(decision, preferences.worker_timeout):
             try:
-                return ran, decided(answer(decision, error, found, terms, now))
+                return ran, decided(answer(decision, error, classified, terms, now))
             except (SystemExit, KeyboardInterrupt) as end:
                 if self._host.ends(end):
                     raise
-                told = f"the strategy {type(terms.strategy).__name__} raised {type(end).__name__}"
-                return ran, Answer(refusal=RetryRefusal.STRATEGY, why=told)
+                why = f"the strategy {type(terms.strategy).__name__} raised {type(end).__name__}"
+                return ran, Answer(refusal=RetryRefusal.STRATEGY, why=why)
 
     def _now(self) -> datetime:
         if self._asked is None:
             self._asked = self._resources.store.now(), time.monotonic()
-        at, asked = self._asked
-        return at + timedelta(seconds=time.monotonic() - asked)
+        server_time, read_at = self._asked
+        return server_time + timedelta(seconds=time.monotonic() - read_at)
 
     def _log_unknown_strategy(self, task: RetryOptions) -> None:
         if task.strategy is not None and self._actor.strategies.find(task.strategy) is None:
             log.warning(
-                "%s %s: this application has no strategy named %s, which the task asks for; its actor's decides",
+                "%s %s: this application has no strategy named %s, which the task asks for; its actor's is used",
                 self._actor.name, self._claimed.id, task.strategy,
             )  # fmt: skip
 
@@ -112,24 +128,36 @@ class FailureJudge:
 def retry_or_end(
     resources: Resources, actor: Actor[..., Any], decision: Decision, ran: CallResult, said: Answer
 ) -> tuple[CallResult | None, bool | None]:
-    """Have what failed tried again, or give back what is to be written as the end of its task, with why it is not tried
-    again. Second: whether the retry was written, or is stale; None where there is none. Errors of servers are
-    raised."""
-    error, found = ran.outcome.error, ran.found
-    assert error is not None and found is not None
+    """Schedule a retry of a failed attempt, or return the attempt with which its task ends.
+
+    Errors of servers are raised.
+
+    Args:
+        resources: Connections.
+        actor: The actor of the task.
+        decision: The claimed decision.
+        ran: The failed attempt.
+        said: Whether and when the attempt is retried.
+
+    Returns:
+        First, the attempt to write as the end of the task, with the reason why it is not retried; None if it is
+        retried. Second, whether the retry was written (False: the attempt is stale); None if no retry was due.
+    """
+    error, classified = ran.outcome.error, ran.found
+    assert error is not None and classified is not None
     if said.state is None:
         assert said.refusal is not None
-        labels = actor.name, found.reason.name, str(found.code.number)
+        labels = actor.name, classified.reason.name, str(classified.code.number)
         metrics.RETRIES_REFUSED.labels(*labels, said.refusal.value).inc()
-        told = "%s %s attempt %d: %s: %s; code %s, reason %s; not tried again: %s\n%s"
+        message = "%s %s attempt %d: %s: %s; code %s, reason %s; not tried again: %s\n%s"
         log.warning(
-            told, actor.name, decision.id, decision.attempts, error.kind, error.message, found.code.number,
-            found.reason.name, said.why, error.stack, extra=_extra(actor, decision, ran, said) | LINES,
+            message, actor.name, decision.id, decision.attempts, error.kind, error.message, classified.code.number,
+            classified.reason.name, said.why, error.stack, extra=_extra(actor, decision, ran, said) | LINES,
         )  # fmt: skip
-        ended = error.evolve(no_retry=said.why)
+        final_error = error.evolve(no_retry=said.why)
         if said.refusal is RetryRefusal.EXHAUSTED:
-            ended = ended.evolve(code=RETRIES_EXHAUSTED.number, exhausted=error.code)
-        return replace(ran, outcome=ran.outcome.evolve(error=ended)), None
+            final_error = final_error.evolve(code=RETRIES_EXHAUSTED.number, exhausted=error.code)
+        return replace(ran, outcome=ran.outcome.evolve(error=final_error)), None
     state = said.state
     written = through_outage(
         resources,
@@ -143,21 +171,23 @@ def retry_or_end(
 
 
 def note_retry(actor: Actor[..., Any], decision: Decision, ran: CallResult, said: Answer, level: int) -> None:
-    """Count and log a retry."""
-    error, found, state = ran.outcome.error, ran.found, said.state
-    assert error is not None and found is not None and state is not None
-    metrics.RETRIES.labels(actor.name, found.reason.name, str(found.code.number)).inc()
-    told = "%s %s attempt %d: %s: %s; code %s, reason %s; retry %d in %.3f s, no later than %s"
+    """Count a retry, and log it at this level."""
+    error, classified, state = ran.outcome.error, ran.found, said.state
+    assert error is not None and classified is not None and state is not None
+    metrics.RETRIES.labels(actor.name, classified.reason.name, str(classified.code.number)).inc()
+    message = "%s %s attempt %d: %s: %s; code %s, reason %s; retry %d in %.3f s, no later than %s"
     log.log(
-        level, told, actor.name, decision.id, decision.attempts, error.kind, error.message, found.code.number,
-        found.reason.name, state.count, said.delay, f"{state.until:%Y-%m-%d %H:%M:%S} UTC",
+        level, message, actor.name, decision.id, decision.attempts, error.kind, error.message, classified.code.number,
+        classified.reason.name, state.count, said.delay, f"{state.until:%Y-%m-%d %H:%M:%S} UTC",
         extra=_extra(actor, decision, ran, said),
     )  # fmt: skip
 
 
 def _of_task(resources: Resources, decision: Decision) -> tuple[RetryOptions, dict[str, Any]]:
-    """What a task says itself, and its context. What can't be read of it says nothing: the fault may pass all the
-    same."""
+    """Return the retry options that the task itself has, and its context.
+
+    If they can't be read, this is logged, and defaults are returned: the attempt may succeed all the same.
+    """
     options, text = None, None
     try:
         options, text = resources.store.tasks.retry_terms(decision.id)
@@ -170,7 +200,8 @@ def _of_task(resources: Resources, decision: Decision) -> tuple[RetryOptions, di
     return options or RetryOptions(), context
 
 
-def _of_process_type(resources: Resources, here: Actors, decision: Decision) -> RetryOptions:
+def _of_process_type(resources: Resources, actors: Actors, decision: Decision) -> RetryOptions:
+    """Return the retry options of the process type, with defaults if the process is gone or can't be read."""
     try:
         process = resources.store.processes.brief(decision.process_id)
     except DamagedRecord as damage:
@@ -178,28 +209,28 @@ def _of_process_type(resources: Resources, here: Actors, decision: Decision) -> 
         process = None
     if process is None:
         return RetryOptions()
-    preferences, code = resources.store.preferences, here.get(process.type)
-    if code is None or code.process_type is None:
+    preferences, actor = resources.store.preferences, actors.get(process.type)
+    if actor is None or actor.process_type is None:
         return preferences.process_type_named(process.type).retry_options()
-    return preferences.process_type(code.process_type).retry_options()
+    return preferences.process_type(actor.process_type).retry_options()
 
 
 def _remaining(actor: Actor[..., Any], decision: Decision, now: datetime) -> float | None:
-    """Seconds until the task's time as a whole is over."""
+    """Return the seconds that remain of the task's total time, or None if it has no limit."""
     limit = actor.preferences.task_limit
     if limit is None:
         return None
-    began = decision.enqueued_at or now  # one that was claimed on the spot is as old as its attempt
-    return limit.seconds - (now - began).total_seconds()
+    started = decision.enqueued_at or now  # a task that was claimed on the spot is as old as its attempt
+    return limit.seconds - (now - started).total_seconds()
 
 
-def _extra(actor: Actor[..., Any], decision: Decision, ran: CallResult, said: Answer) -> dict[str, Any]:
-    """The same as fields of the log's record, for whoever collects logs."""
+def _extra(actor: Actor[..., Any], decision: Decision, ran: CallResult, verdict: Answer) -> dict[str, Any]:
+    """Return the same values as fields of the log record, for log collectors."""
     error = ran.outcome.error
     assert error is not None
-    state = said.state
+    state = verdict.state
     return {
-        # As `LogContext` names them.
+        # The same names as in `LogContext`.
         "recovery_actor": actor.name,
         "recovery_process": decision.process_id,
         "recovery_task": decision.task_id,
@@ -208,7 +239,7 @@ def _extra(actor: Actor[..., Any], decision: Decision, ran: CallResult, said: An
         "error_code": error.code,
         "retry_reason": error.reason,
         "retry_count": state.count if state is not None else None,
-        "retry_delay": said.delay if state is not None else None,
+        "retry_delay": verdict.delay if state is not None else None,
         "retry_until": state.until if state is not None else None,
-        "no_retry": said.why or None,
+        "no_retry": verdict.why or None,
     }

@@ -1,18 +1,19 @@
-"""A slot does the task of a message, and goes on with what else is queued for its actor, while these tasks are short
-(docs/records.md, 'The order of writes').
+"""Runs the task of a message, and continues with queued tasks of the same actor while they are short.
 
-    pop hints → claim all → run all, and what becomes ready by them (`batch`) → pop hints …
+    pop hints → claim all → run all, and tasks that become ready through them (`batch`) → pop hints …
 
-Short tasks are taken one by one, quick ones some dozens at once. Hints are taken from Redis past Celery: nothing is
-lost with them, since what is queued is queued in MongoDB.
+(docs/records.md, 'The order of writes')
 
-What comes of a message's task is told by name, so that the worker can count it. An actor's exception, of whatever kind,
-ends its task with an error, or has it tried again (`retrying`); an exception of the database ends the attempt only, and
-what it held is given back.
+Short tasks are claimed one by one, quick tasks in batches of dozens. Hints are messages taken from Redis past Celery. A
+lost hint loses no task, because tasks are queued in MongoDB.
 
-Of a slot that is killed its worker knows which task it ran; the others count no timeout. A batch runs many tasks before
-any of their ends is written, and all that ran are run again, so only tasks of actors whose lost attempts may be done
-again are run in batches of more than one.
+The result of the message's task is returned by name, so that the worker can count it. An actor's exception of any kind
+ends its task with an error, or has it retried (`retrying`). An exception of the database ends only the attempt, and its
+tasks are given back.
+
+If a slot is killed, its worker knows which task it ran; for the other tasks of the batch, no timeout is counted. A
+batch runs many tasks before any result is written, and all of them run again after a kill. So only tasks of actors
+whose lost attempts may run again are batched.
 """
 
 from __future__ import annotations
@@ -45,24 +46,25 @@ from recovery.store.views.overview import time_limit
 log = logging.getLogger(__name__)
 
 GO_ON_FOR = 0.5
-"""Seconds from a message on during which a slot takes other tasks by itself: of the message's queue, and those that
-become ready. A bound, so that a long process shares the worker with the queue. Celery takes from all queues in turn, so
-another queue's messages wait for so long at most."""
+"""Seconds from a message on during which a slot claims other tasks itself: of the message's queue, and tasks that
+become ready. The limit makes long processes share the worker with the queue. Celery reads all queues in turn, so
+messages of another queue wait at most this long."""
 
 _IN_VAIN = frozenset({Result.STALE_MESSAGE, Result.BLOCKED, Result.REFUSED})
 
 Hints = Callable[[str, int], Sequence[MessageId]]
-"""Given a queue, up to so many of the messages that come next in it, taken out of it; none if Redis is away."""
+"""Takes up to this many of the next messages out of a queue; none if Redis is away."""
 
 
 def no_hints(_queue: str, _most: int) -> Sequence[MessageId]:
-    """Hints of one that does nothing but what it is told."""
+    """Return no messages, for a slot that runs only the messages it is given."""
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """What all slots of one process share: where they take tasks by themselves, and what they have seen of these."""
+    """The state that all slots of one pool process share: their source of further tasks, and the measured task
+    times."""
 
     hints: Hints = no_hints
     pace: Pace = field(default_factory=lambda: Pace(1))
@@ -70,7 +72,7 @@ class Intake:
 
 
 class Slot:
-    """Attempts in one pool process or thread."""
+    """The attempts in one pool process or thread."""
 
     def __init__(
         self,
@@ -81,113 +83,151 @@ class Slot:
         host: Host | None = None,
         intake: Intake | None = None,
     ) -> None:
-        """`actors` are those whose queues this worker serves; `holder` is no other slot's while this one runs. Without
-        an `intake` it does nothing but what it is told, and what becomes ready by that."""
+        """Create a slot.
+
+        Args:
+            resources: Connections.
+            outbox: Applies finished tasks.
+            actors: The actors whose queues this worker serves, by name.
+            holder: The holder of claims; no other slot may use it while this one runs.
+            host: The pool process.
+            intake: The source of further tasks. Without it, the slot runs only the tasks of its messages, and tasks
+                that become ready through them.
+        """
         self._resources, self._outbox = resources, outbox
         self._place, self._intake = Place(resources, actors, holder, host), intake or Intake()
 
     @property
     def host(self) -> Host:
-        """The process that this is a part of."""
+        """Return the pool process of this slot."""
         return self._place.host
 
     @property
     def last(self) -> str | None:
-        """The task that was called last."""
+        """Return the decision id of the task that was called last."""
         return self._place.trying.last
 
     def give_back_unrun(self, passes: Mapping[str, str], error: Exception) -> None:
-        """Requeue {decision: pass} of what this process could not run for this error. It counts as no attempt, and
-        comes again after a while. Raises StoreError."""
+        """Requeue tasks that this process could not run because of this error. They count as no attempt, and return
+        after a while.
+
+        Args:
+            passes: The pass by decision id.
+            error: Why they could not run.
+
+        Raises:
+            StoreError: MongoDB was away for longer than the message timeout.
+        """
         if passes:
             requeue_unrun(self._resources, passes, self._place.holder, error)
 
     def run(self, actor: Actor[..., Any], decision_id: str, pass_key: str) -> Result:
-        """Do the task of a message, if its pass is still the current one, and what else is queued for its actor, as
-        long as that is short, and for a while. Errors of servers are raised.
+        """Run the task of a message if its pass is still current, then further queued tasks of its actor while they are
+        short.
 
-        The result is that of the message's task; of those run after it, the metrics tell. BLOCKED: nothing was done,
-        and the message is to be given back.
+        Errors of servers are raised. Further tasks run for GO_ON_FOR seconds at most; the metrics count their results.
+
+        Returns:
+            The result of the message's task. BLOCKED means that nothing was done and that the message must be given
+            back.
         """
         first, until = MessageId(decision_id, pass_key, None), time.monotonic() + GO_ON_FOR
         if not _is_message(first):
             metrics.STALE.labels("message").inc()
             return Result.STALE_MESSAGE
         room = self._room(actor)
-        more = self._intake.hints(actor.name, room - 1) if room > 1 else ()
-        came_of = self._run(actor, [first, *more], until)
-        result, is_more = came_of.get(first, Result.CLAIM_LOST), len(more) == room - 1
-        self._put_back(more, came_of, actor)
-        while is_more and time.monotonic() < until and self._goes_on(actor, came_of):
+        hints = self._intake.hints(actor.name, room - 1) if room > 1 else ()
+        results = self._run(actor, [first, *hints], until)
+        result, has_more = results.get(first, Result.CLAIM_LOST), len(hints) == room - 1
+        self._put_back(hints, results, actor)
+        while has_more and time.monotonic() < until and self._goes_on(actor, results):
             room = self._room(actor)
-            more = self._intake.hints(actor.name, room)
-            came_of = self._run(actor, more, until)
-            self._put_back(more, came_of, actor)
-            is_more = len(more) == room
+            hints = self._intake.hints(actor.name, room)
+            results = self._run(actor, hints, until)
+            self._put_back(hints, results, actor)
+            has_more = len(hints) == room
         return result
 
     def _room(self, actor: Actor[..., Any]) -> int:
-        """How many tasks of an actor to take now."""
+        """Return how many tasks of an actor to claim now."""
         room = self._intake.pace.room(actor.name)
         if room == 1 or tracing.is_on():
             return 1
         return room if self._place.as_set(actor).preferences.restarts_lost_attempts else 1
 
-    def _goes_on(self, actor: Actor[..., Any], came_of: Mapping[MessageId, Result]) -> bool:
-        """Whether to take others. Of stale messages only Celery's are counted, and dropped where there are many. What
-        can't be processed has no result, and is given back: it would come again."""
-        if not self._intake.pace.is_short(actor.name) or _IN_VAIN.issuperset(came_of.values()):
+    def _goes_on(self, actor: Actor[..., Any], results: Mapping[MessageId, Result]) -> bool:
+        """Return whether to claim further tasks. After a round without any useful result, do not.
+
+        Stale messages should come through Celery, because the worker counts only those and discards them in bulk if
+        there are many. A task that can't be processed has no result and is given back, so it would be fetched again.
+        """
+        if not self._intake.pace.is_short(actor.name) or _IN_VAIN.issuperset(results.values()):
             return False
         return not self._place.is_blocked(actor.name)
 
     def _put_back(
-        self, taken: Iterable[MessageId], came_of: Mapping[MessageId, Result], actor: Actor[..., Any]
+        self, taken: Iterable[MessageId], results: Mapping[MessageId, Result], actor: Actor[..., Any]
     ) -> None:
-        """What was taken of an actor that was blocked just then comes first when it is taken up again."""
-        blocked = [one for one in taken if came_of.get(one) is Result.BLOCKED]
-        put_back(self._resources, actor.name, [(one.decision_id, one.pass_key) for one in blocked])
+        """Put back the messages of an actor that was just blocked. They are first in its queue when it is unblocked."""
+        blocked = [message for message in taken if results.get(message) is Result.BLOCKED]
+        put_back(self._resources, actor.name, [(message.decision_id, message.pass_key) for message in blocked])
 
     def _run(self, actor: Actor[..., Any], messages: Sequence[MessageId], until: float) -> Mapping[MessageId, Result]:
-        """Do the tasks of messages; what came of each, but of those that were given back. Of two messages of one task
-        one is stale, and nobody knows which: each is looked at by itself. If an error is raised, the messages that were
-        not begun are put back."""
-        known = [one for one in messages if _is_message(one)]
-        came_of = dict.fromkeys((one for one in messages if not _is_message(one)), Result.STALE_MESSAGE)
-        metrics.STALE.labels("message").inc(len(came_of))
-        of_task = Counter(one.decision_id for one in known)
-        together = [one for one in known if of_task[one.decision_id] == 1]
-        portions = [together] if together else []
-        portions += [[one] for one in known if of_task[one.decision_id] > 1]
-        waiting = dict.fromkeys(known)
+        """Run the tasks of messages.
+
+        If two messages are of one task, one of them is stale, and nobody knows which. So each is handled alone. If an
+        error is raised, the messages that were not begun are put back.
+
+        Returns:
+            The results by message. Tasks that were given back are absent.
+        """
+        valid = [message for message in messages if _is_message(message)]
+        results = dict.fromkeys((message for message in messages if not _is_message(message)), Result.STALE_MESSAGE)
+        metrics.STALE.labels("message").inc(len(results))
+        per_task = Counter(message.decision_id for message in valid)
+        batch = [message for message in valid if per_task[message.decision_id] == 1]
+        portions = [batch] if batch else []
+        portions += [[message] for message in valid if per_task[message.decision_id] > 1]
+        waiting = dict.fromkeys(valid)
         try:
             while portions:
-                some = portions.pop(0)
+                portion = portions.pop(0)
                 if self._place.is_blocked(actor.name):
-                    came_of |= dict.fromkeys(some, Result.BLOCKED)
+                    results |= dict.fromkeys(portion, Result.BLOCKED)
                     continue
-                results = self._run_together(self._place.as_set(actor), some, until, waiting)
-                came_of |= results
-                portions += [[one] for one in some if one in waiting]
+                new_results = self._run_together(self._place.as_set(actor), portion, until, waiting)
+                results |= new_results
+                portions += [[message] for message in portion if message in waiting]
         except Exception:
-            put_back(self._resources, actor.name, [(one.decision_id, one.pass_key) for one in waiting])
+            put_back(self._resources, actor.name, [(message.decision_id, message.pass_key) for message in waiting])
             raise
-        return came_of
+        return results
 
     def _run_together(
         self, actor: Actor[..., Any], messages: Sequence[MessageId], until: float, waiting: dict[MessageId, None]
     ) -> dict[MessageId, Result]:
-        """Do the tasks of messages together; what came of each, but of those that were given back. Of `waiting`
-        messages it takes out all but those that were not claimed, and are to be looked at by themselves."""
-        passes = {one.decision_id: one.pass_key for one in messages}
-        for one in messages:  # where they can't be claimed they are put back there
-            del waiting[one]
+        """Run the tasks of messages as one batch.
+
+        Args:
+            actor: The actor, with its current settings.
+            messages: The messages.
+            until: Monotonic time until which ready tasks are run too.
+            waiting: The messages that have not been handled. All of `messages` are removed, except those that could not
+                be claimed and must be handled alone.
+
+        Returns:
+            The results by message. Tasks that were given back are absent.
+        """
+        passes = {message.decision_id: message.pass_key for message in messages}
+        for message in messages:  # if the claim fails, it puts them back itself
+            del waiting[message]
         try:
             claimed = self._claim(actor, passes)
-        except DamagedRecord as damage:  # of the only one; at its deadline it is seen to
+        except DamagedRecord as damage:  # then there is one message only; its task is handled at its deadline
             tell(messages[0].decision_id, damage)
             return dict.fromkeys(messages, Result.NOT_READY)
-        missing = passes.keys() - {one.id for one in claimed}
-        waiting |= dict.fromkeys(one for one in messages if one.decision_id in missing)
+        missing = passes.keys() - {message.id for message in claimed}
+        waiting |= dict.fromkeys(message for message in messages if message.decision_id in missing)
         batch = Batch(self._place, self._outbox, self._intake.pace, self._intake.watch)
         batch.run(claimed, until)
         stale = missing - self._still_queued(missing, passes) if len(messages) > 1 else missing
@@ -196,21 +236,26 @@ class Slot:
             is_timed = actor.preferences.task_limit is not None
             rejected = {key: Conditions.of_claim(actor.name, passes[key], is_timed) for key in stale}
             note_rejected(self._resources, Step.CLAIM, rejected)
-        results = {one: Result.STALE_MESSAGE for one in messages if one.decision_id in stale}
-        for one in results:
-            del waiting[one]
-        return results | {one: batch.results[one.decision_id] for one in messages if one.decision_id in batch.results}
+        results = {message: Result.STALE_MESSAGE for message in messages if message.decision_id in stale}
+        for message in results:
+            del waiting[message]
+        return results | {
+            message: batch.results[message.decision_id] for message in messages if message.decision_id in batch.results
+        }
 
     def _claim(self, actor: Actor[..., Any], passes: Mapping[str, str]) -> list[Decision]:
-        """Claim the tasks of messages. In time, or the messages are another worker's."""
-        decisions, its, holder = self._resources.store.decisions, actor.preferences, self._place.holder
+        """Claim the tasks of messages, within `claim_within` seconds. Afterwards the messages may belong to another
+        worker."""
+        decisions, preferences, holder = self._resources.store.decisions, actor.preferences, self._place.holder
         try:
             with time_limit(self._resources.settings.claim_within):
-                claimed = decisions.claim(actor.name, passes, holder, its.worker_timeout, its.task_limit)
+                claimed = decisions.claim(
+                    actor.name, passes, holder, preferences.worker_timeout, preferences.task_limit
+                )
         except StoreError as error:
             if isinstance(error, StoreUnavailable):
                 put_back(self._resources, actor.name, passes.items())
-            requeue_unrun(self._resources, passes, holder, error)  # it took place, perhaps
+            requeue_unrun(self._resources, passes, holder, error)  # the claim may have succeeded
             raise
         for decision in claimed:
             if decision.claimed_at is not None and decision.queued_at is not None:
@@ -219,11 +264,11 @@ class Slot:
         return claimed
 
     def _still_queued(self, missing: Collection[str], passes: Mapping[str, str]) -> set[str]:
-        """Those of these that are still queued under {decision: pass}: they are to be claimed alone."""
+        """Return the decisions that are still queued under the given pass. They must be claimed alone."""
         queued = self._resources.store.decisions.queued_passes(missing) if missing else {}
         return {key for key, pass_key in queued.items() if pass_key == passes[key]}
 
 
-def _is_message(one: MessageId) -> bool:
-    """Whether it is one of ours: to MongoDB another's might be a query."""
-    return is_record_id(one.decision_id) and is_pass(one.pass_key)
+def _is_message(message: MessageId) -> bool:
+    """Return whether the ids have our form. Other values could act as query operators in MongoDB."""
+    return is_record_id(message.decision_id) and is_pass(message.pass_key)

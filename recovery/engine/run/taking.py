@@ -1,5 +1,8 @@
-"""What became ready by a batch, and is claimed by its slot to be run next: without a message, and in one update for all
-of an actor. No more than there is room for; the rest is enqueued."""
+"""Claims tasks that became ready through a batch, for its slot to run next.
+
+They need no message, and one update claims all tasks of an actor. No more tasks are claimed than the next batch may
+hold; the others are enqueued.
+"""
 
 from __future__ import annotations
 
@@ -15,58 +18,75 @@ from recovery.records.ids import new_pass, record_id
 
 
 class Taking:
-    """After one round of a batch. `heres` are what ended in it, as it was claimed, by their ids; `room` tells how many
-    of an actor's tasks may be run next."""
+    """The claims after one round of a batch.
+
+    `heres` are the claimed tasks of this round by decision id. `room` returns how many of an actor's tasks may run
+    next.
+    """
 
     def __init__(self, place: Place, heres: Mapping[str, ClaimedTask], room: Callable[[str], int]) -> None:
         self._place, self._heres, self._room_for = place, heres, room
         self._room: dict[str, int] = {}
         self.taken: list[ClaimedTask] = []
-        """What is claimed, for the next round."""
+        """The tasks claimed for the next round."""
 
     def unlocked(self, ended: Sequence[Ended]) -> list[Ended]:
-        """Claim what waited for nothing but one of these: ready whatever its graph says, which learns of it later, with
-        what comes next. These, each with its successor if one is claimed."""
+        """Claim tasks that waited only for one of these ended tasks.
+
+        They are ready whatever the graph says. The graph learns of the ended task later, together with its successors.
+
+        Returns:
+            The ended tasks, each with its successor if one was claimed.
+        """
         wanted: dict[tuple[str, int], dict[str, Ended]] = defaultdict(dict)
-        for one in ended:
-            for task, name in one.task.unlocks.items() if not (one.decision.children or one.failed) else ():
+        for end in ended:
+            for task, name in end.task.unlocks.items() if not (end.decision.children or end.failed) else ():
                 if self._has_room(name):
-                    wanted[name, one.decision.epoch][record_id(one.process_id, task)] = one
+                    wanted[name, end.decision.epoch][record_id(end.process_id, task)] = end
                     break
         successors: dict[str, str] = {}
-        for (name, epoch), by in wanted.items():
-            for decision in self._claim(name, epoch, by):
-                successors[by[decision.id].decision.id] = decision.task_id
-        return [one.followed(successors.get(one.decision.id)) for one in ended]
+        for (name, epoch), ends in wanted.items():
+            for decision in self._claim(name, epoch, ends):
+                successors[ends[decision.id].decision.id] = decision.task_id
+        return [end.followed(successors.get(end.decision.id)) for end in ended]
 
     def ready(self, ready: Sequence[Ready]) -> list[Decision]:
-        """Claim one task of each process of those that became ready (`apply.Take`)."""
+        """Claim one task per process of those that became ready (`apply.Take`). Return the claimed decisions."""
         wanted: dict[tuple[str, int], dict[str, Ended]] = defaultdict(dict)
-        for some in ready:
-            last = next((one for one in reversed(some.group) if one.decision.id in self._heres), None)
-            first = next((key for key, name in some.actors.items() if self._has_room(name)), None)
-            if last is not None and first is not None:
-                wanted[some.actors[first], some.epoch][first] = last
-        return [one for (name, epoch), by in wanted.items() for one in self._claim(name, epoch, by)]
+        for tasks in ready:
+            last_end = next((end for end in reversed(tasks.group) if end.decision.id in self._heres), None)
+            first_ready = next((key for key, name in tasks.actors.items() if self._has_room(name)), None)
+            if last_end is not None and first_ready is not None:
+                wanted[tasks.actors[first_ready], tasks.epoch][first_ready] = last_end
+        return [decision for (name, epoch), ends in wanted.items() for decision in self._claim(name, epoch, ends)]
 
     def _has_room(self, name: str) -> bool:
-        """Whether there is room for one more, which takes it."""
-        left = self._room.setdefault(name, self._room_for(name))
-        self._room[name] = left - 1
-        return left > 0
+        """Return whether one more task of the actor may be claimed, and count it."""
+        remaining = self._room.setdefault(name, self._room_for(name))
+        self._room[name] = remaining - 1
+        return remaining > 0
 
-    def _claim(self, name: str, epoch: int, by: Mapping[str, Ended]) -> list[Decision]:
-        """Claim tasks of one actor, {decision: the end that made it ready}; which could be."""
-        its, pass_key, place = self._place.actor(name).preferences, new_pass(), self._place
+    def _claim(self, name: str, epoch: int, ends: Mapping[str, Ended]) -> list[Decision]:
+        """Claim tasks of one actor, given with the end that made each ready. Return the decisions that could be
+        claimed."""
+        preferences, pass_key, place = self._place.actor(name).preferences, new_pass(), self._place
         in_batch = len(self._heres) > 1
         try:
             claimed = place.resources.store.decisions.claim_ready(
-                name, list(by), epoch, pass_key, place.holder, its.worker_timeout, its.task_limit, in_batch=in_batch
+                name,
+                list(ends),
+                epoch,
+                pass_key,
+                place.holder,
+                preferences.worker_timeout,
+                preferences.task_limit,
+                in_batch=in_batch,
             )
         except StoreError as error:
-            requeue_unrun(place.resources, dict.fromkeys(by, pass_key), place.holder, error)  # it took place, perhaps
+            # The claim may have succeeded.
+            requeue_unrun(place.resources, dict.fromkeys(ends, pass_key), place.holder, error)
             raise
         for decision in claimed:
-            ended = by[decision.id]
-            self.taken.append(self._heres[ended.decision.id].followed_by(decision, ended))
+            end = ends[decision.id]
+            self.taken.append(self._heres[end.decision.id].followed_by(decision, end))
         return claimed

@@ -1,7 +1,7 @@
-"""Where attempts run, and what one claimed task comes to: its function called, and its error looked at. Nothing of its
-end is written here, but that it is to be tried again, or that it is not ready.
+"""Runs one claimed task: its function is called, and its error is classified.
 
-A place is one pool process or thread, on behalf of one holder of claims.
+The end of the task is not written here. Only a retry, and the return of a task that is not ready or is refused, are. A
+place is one pool process or thread, on behalf of one holder of claims.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class Result(StrEnum):
-    """What came of a message, or of an attempt."""
+    """The result of a message or of an attempt."""
 
     FINISHED = "finished"
     FAILED = "failed"
@@ -45,28 +45,35 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of a call: how the task ended, or as what its attempt did without that."""
+    """The result of a call: how the task ended, or what its attempt did instead."""
 
     ended: Ended | None
     result: Result = Result.CLAIM_LOST
     kind: str | None = None
-    """Of the error that there was."""
+    """Kind of the error, if there was one."""
     damaged: DamagedRecord | None = None
-    """For what the task ended with an error, if it was that."""
+    """The damaged record, if that is why the task ended with an error."""
 
 
 class Trying:
-    """Calls the functions of actors, `actors` being those that are served here."""
+    """Calls the functions of the actors that this worker serves, given by name."""
 
     def __init__(self, resources: Resources, actors: Mapping[str, Actor[..., Any]], host: Host) -> None:
         self._resources, self._actors, self._host = resources, actors, host
         self._catalogues = resources.catalogues.all
         self.last: str | None = None
-        """The task that was called last."""
+        """The decision id of the task that was called last."""
 
     def run(self, actor: Actor[..., Any], here: ClaimedTask, span: tracing.Traced, let_go: Callable[[], None]) -> Tried:
-        """Call a task's function. `let_go` is called as soon as the task is not to be given back any more: it is done,
-        perhaps, and must not be done again, or somebody else sees to it."""
+        """Run a claimed task.
+
+        Args:
+            actor: The actor of the task.
+            here: The claimed task.
+            span: The open span of the attempt.
+            let_go: Called as soon as the task must not be given back any more: it may have been done and must not run
+                twice, or it is no longer this worker's.
+        """
         self.last = here.decision.id
         pinned_to = here.decision.pinned_to
         if pinned_to is None or self._resources.may_run(pinned_to):
@@ -74,32 +81,32 @@ class Trying:
         return self._give_back_pinned(actor, here.decision, pinned_to, let_go)
 
     def _run(
-        self, actor: Actor[..., Any], here: ClaimedTask, span: tracing.Traced, let_go: Callable[[], None]
+        self, actor: Actor[..., Any], claimed: ClaimedTask, span: tracing.Traced, let_go: Callable[[], None]
     ) -> Tried:
-        decision = here.decision
+        decision = claimed.decision
         task = Task(id=decision.id, actor=decision.actor, args="", epoch=decision.epoch, fallible=decision.fallible)
         damaged: DamagedRecord | None = None
-        said: Answer | None = None
+        answer: Answer | None = None
         try:
             task = self._task(decision)
-            ran, decision, said = self._call(actor, task, here, let_go)
-        except DamagedRecord as damage:
-            # Nothing would come of another attempt. If it is its own record, who waits for it is found by their links.
-            ran, damaged = CallResult(of_error(damage, decision)), damage
+            ran, decision, answer = self._call(actor, task, claimed, let_go)
+        except DamagedRecord as error:
+            # Another attempt would fail too. If the task's own record is damaged, links still lead to its dependents.
+            ran, damaged = CallResult(of_error(error, decision)), error
         except NotReady as error:
             if decision.attempts < actor.preferences.max_work_timeouts:
-                log.warning("%s %s is not ready (%s): it waits for a look at its graph", actor.name, task.id, error)
+                log.warning("%s %s is not ready (%s): it waits until its graph is checked", actor.name, task.id, error)
                 self._wait_again(decision, let_go)
                 return Tried(None, Result.NOT_READY)
-            ran = CallResult(of_error(error, decision))  # nothing that was found has helped
+            ran = CallResult(of_error(error, decision))  # the checks of its graph have not helped
         except CallRefused as refusal:
             return self._refused(actor, task, decision, refusal, span, let_go)
         if ran is None:
             return Tried(None)
         kind = ran.outcome.error.kind if ran.outcome.error is not None else None
         if ran.found is not None:
-            assert said is not None, "its failure was judged"
-            ran, retried = retry_or_end(self._resources, actor, decision, ran, said)
+            assert answer is not None, "its failure was judged"
+            ran, retried = retry_or_end(self._resources, actor, decision, ran, answer)
             if retried is not None:
                 let_go()
             if ran is None:
@@ -108,38 +115,38 @@ class Trying:
         return Tried(ended, Result.FAILED if ran.outcome.error else Result.FINISHED, kind, damaged)
 
     def _call(
-        self, actor: Actor[..., Any], task: Task, here: ClaimedTask, let_go: Callable[[], None]
+        self, actor: Actor[..., Any], task: Task, claimed: ClaimedTask, let_go: Callable[[], None]
     ) -> tuple[CallResult | None, Decision, Answer | None]:
         """Call a task's function, and again after each failure whose retry is due before the next scan.
 
         Returns:
-            What the last call came to, None if the claim is lost; the decision with the retries so far; and what
-            becomes of the last failure, if it failed.
+            The last call, or None if the claim is lost; the decision with the retries so far; and, if the last call
+            failed, whether and when it is retried.
         """
-        resources, decision = self._resources, here.decision
+        resources, decision = self._resources, claimed.decision
         wait: SlotWait | None = None
-        began = time.monotonic()
+        started = time.monotonic()
         judge: FailureJudge | None = None
         while True:
-            ran = call(resources.store, actor, task, decision, here.outcomes, self._host, self._catalogues)
+            ran = call(resources.store, actor, task, decision, claimed.outcomes, self._host, self._catalogues)
             if not actor.preferences.restarts_lost_attempts:
-                # The work may be done. If its end can't be written, the task is not given back for another attempt, but
-                # ends with an error at its deadline.
+                # The work may have been done. If its result can't be written, the task must not be given back for
+                # another attempt. It ends with an error at its deadline.
                 let_go()
             if ran is None or ran.found is None:
                 return ran, decision, None
             failed_at = time.monotonic()
             judge = judge or FailureJudge(resources, actor, self._actors, decision, self._host)
-            ran, said = judge.judge(decision, ran)
-            # Whoever reads only warnings learns of each attempt's retries once.
+            ran, answer = judge.judge(decision, ran)
+            # One warning per attempt: further retries in the slot are logged at level INFO.
             level = logging.WARNING if wait is None else logging.INFO
-            wait = wait or SlotWait(resources, actor, decision, self._host, began)
-            if said.state is None or not wait.has_room(said.delay):
-                return ran, decision, said
-            note_retry(actor, decision, ran, said, level)
-            if not wait.wait(said.delay, failed_at):
+            wait = wait or SlotWait(resources, actor, decision, self._host, started)
+            if answer.state is None or not wait.has_room(answer.delay):
+                return ran, decision, answer
+            note_retry(actor, decision, ran, answer, level)
+            if not wait.wait(answer.delay, failed_at):
                 return None, decision, None
-            decision = decision.evolve(retry=said.state)
+            decision = decision.evolve(retry=answer.state)
 
     def _give_back_pinned(
         self, actor: Actor[..., Any], decision: Decision, pinned_to: str, let_go: Callable[[], None]
@@ -168,40 +175,47 @@ class Trying:
 
     def _task(self, decision: Decision) -> Task:
         task = decision.task() or self._resources.store.tasks.get(decision.id)
-        if task is None:  # made again from its parent's decision, if it can be
+        if task is None:  # the graph's check restores it from its parent's decision if possible
             raise NotReady(f"{decision.id}: there is a decision, but no Task record")
         return task
 
     def _wait_again(self, decision: Decision, let_go: Callable[[], None]) -> None:
-        """A value that its graph has as finished is lost. What finds that also brings this task on; until then it would
-        be in the way, and count as an attempt that was lost."""
+        """Return a task to the state waiting because a value that its graph has as finished is lost.
+
+        The check of the graph that finds the loss also enqueues this task again. Until then it must not be claimed
+        again, nor count as a lost attempt.
+        """
         store, settings = self._resources.store, self._resources.settings
         if store.decisions.wait_again(decision):
-            # When nobody has been at work on the graph for a while: only then absence is a finding.
+            # After a pause in which nobody works on the graph: only then does a missing record prove a loss.
             store.graphs.advance_deadline(decision.process_id, 1.2 * settings.apply_timeout)
         let_go()
 
 
 def stale_result(decision: Decision) -> Result:
-    """Say and count that a result is not taken."""
+    """Log and count that a result is discarded as stale. Return the result."""
     stale_results([decision])
     return Result.STALE_RESULT
 
 
 def stale_results(decisions: Sequence[Decision]) -> None:
-    """The same of many."""
+    """Log and count that the results of these decisions are discarded as stale."""
     metrics.STALE.labels("result").inc(len(decisions))
-    for one in decisions:
-        log.info("%s %s: its result is stale and is discarded", one.actor, one.id)
+    for decision in decisions:
+        log.info("%s %s: its result is stale and is discarded", decision.actor, decision.id)
 
 
 MAX_UNCOUNTED = 20
-"""Claims of a task after which it is not given back any more by processes that can't run it. The task itself may be to
-blame, and has to end: from then on each claim counts as a lost attempt."""
+"""Maximum number of claims after which a task is still given back by processes that can't run it. From then on each
+claim counts as a lost attempt, because the task itself may be the cause and must end."""
 
 
 class Place:
-    """`actors` are those whose queues this worker serves; `holder` is no other place's while this one runs."""
+    """A pool process or thread in which attempts run.
+
+    `actors` are the actors whose queues this worker serves. `holder` must not be used by another place while this one
+    runs.
+    """
 
     def __init__(
         self, resources: Resources, actors: Mapping[str, Actor[..., Any]], holder: str, host: Host | None = None
@@ -211,29 +225,33 @@ class Place:
         self.trying = Trying(resources, actors, self.host)
 
     def may_take(self, name: str) -> bool:
-        """Whether a task of this actor may be run here now."""
+        """Return whether a task of this actor may run here now."""
         return name in self._actors and self.host.takes_more and not self.is_blocked(name)
 
     def is_blocked(self, name: str) -> bool:
-        """Whether an operator has blocked an actor, as of now: who blocks it is told that no more of its tasks
-        begin."""
+        """Return whether an operator has blocked the actor. This is read anew, because the operator was told that no
+        further task begins."""
         return self.resources.store.preferences.is_blocked(name)
 
     def actor(self, name: str) -> Actor[..., Any]:
-        """An actor that is served here, as it is set now."""
+        """Return an actor that is served here, with its current settings."""
         return self.as_set(self._actors[name])
 
     def as_set(self, actor: Actor[..., Any]) -> Actor[..., Any]:
-        """An actor with the settings that hold now."""
+        """Return the actor with its current settings."""
         preferences = self.resources.store.preferences.actor(actor.preferences)
         return actor if preferences is actor.preferences else replace(actor, preferences=preferences)
 
     def give_back(self, decisions: Iterable[Decision], error: Exception | None = None) -> None:
-        """Requeue what is claimed here, or may be, and is not run. Raises StoreError."""
-        if passes := {one.id: pass_of(one) for one in decisions}:
+        """Requeue decisions that are, or may be, claimed here and do not run.
+
+        Raises:
+            StoreError: MongoDB was away for longer than the message timeout.
+        """
+        if passes := {decision.id: pass_of(decision) for decision in decisions}:
             requeue_unrun(self.resources, passes, self.holder, error)
 
     def was_not_done(self, decision: Decision, error: Exception) -> None:
-        """Note a task that could not be run here for an error that is neither its function's nor a server's."""
+        """Note a task that could not run here because of an error that is neither its function's nor a server's."""
         may_be_given_back = decision.attempts <= MAX_UNCOUNTED
         self.host.was_not_done(decision.id, decision.pass_key if may_be_given_back else None, error)

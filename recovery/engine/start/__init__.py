@@ -1,1 +1,1 @@
-"""Start of a process, and its registration: its first task, its graph, and that task's message."""
+"""Start of a process and its registration: its start task, its graph, and the message of that task."""

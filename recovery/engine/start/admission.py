@@ -1,15 +1,16 @@
-"""What becomes of a start whose custom id a process of its type has already.
+"""Decides whether a process may be started, and what happens if a process of its type already has its custom id.
 
-    the other, if it is broken → aborted → the other no longer has the custom id → the new one is saved with it
+    the other process, if it is broken → aborted → it loses the custom id → the new process is saved with it
 
-An aborted process gives up its custom id to whoever asks for it next. Cut off before the last step, nobody has it, and
-the same start takes it. Of any number at once that replace the same process, one saves its own, and the others get that
-one: each names in its guard the process that it saw.
+An aborted process gives up its custom id to the next start that asks for it. If a start is cut off before the last
+step, nobody has the custom id, and the same start takes it when it is repeated. If several starts replace the same
+process at once, one saves its process and the others get that process, because each names in its guard the process that
+it saw.
 
-Before that it is asked whether a process may be started at all: not while its type is disabled, nor while there is a
-marker of its type and key. The first costs nothing: settings are known (`store.lifecycle.preferences`). The second is
-one read, and only of types that ask for markers. Whoever has read that there is none may start a process just as a
-marker is written: one more instance fails then, as if it had been started a moment before.
+First of all, a start is refused while its process type is disabled, or while a marker of its type and key exists. The
+first check costs nothing, because settings are cached (`store.lifecycle.preferences`). The second is one read, and only
+for types that ask for markers. A start may have seen no marker just before one is written. Then one more instance
+fails, as if it had been started a moment earlier.
 
 Metrics: recovery_starts_refused by type and reason.
 """
@@ -31,37 +32,38 @@ from recovery.store import roles
 from recovery.wording import printable
 
 AbortReplaced = Callable[[Resources, Process, str], object]
-"""Aborts a process that is still broken, for this reason, on record: an operator's work."""
+"""Aborts a process if it is still broken, for the given reason. It is an operator's command, and is recorded in the
+audit log."""
 
 
 class IfExists(StrEnum):
-    """What is to be done where there is a process of this custom id, unless it is aborted: then a new one is started
-    whatever is said here."""
+    """What a start does if a process has its custom id. If that process is aborted, a new one is started in any
+    case."""
 
     RETURN = "return"
-    """That one is returned, whatever its state."""
+    """Return that process, whatever its state."""
     ERROR = "error"
-    """CustomIdTaken is raised."""
+    """Raise CustomIdTaken."""
     RESTART = "restart"
-    """If it is broken its failed tasks are queued again. It is returned."""
+    """Return that process. If it is broken, requeue its failed tasks."""
     NEW_AFTER_END = "new_after_end"
-    """If it has finished or is broken a new one is started in its place. While it runs it is returned."""
+    """If that process has finished or is broken, start a new one in its place. While it runs, return it."""
 
 
 def checked(if_exists: object, custom_id: str | None) -> IfExists:
-    """What is to be done, as a caller says it. Raises InputError."""
+    """Return `if_exists` as an IfExists. Raise InputError for an invalid value, or a value that needs a custom id."""
     if isinstance(if_exists, str) and if_exists in [*IfExists]:
         if custom_id is None and if_exists != IfExists.RETURN:
             raise InputError(
                 f"if_exists={given.shown(if_exists)} is about the process of a custom_id; give one as well"
             )
         return IfExists(if_exists)
-    allowed = ", ".join(one.value for one in IfExists)
+    allowed = ", ".join(choice.value for choice in IfExists)
     raise InputError(f"if_exists={given.shown(if_exists)}: give one of {allowed}")
 
 
 def gives_up(there: Process, if_exists: IfExists | None) -> bool:
-    """Whether the process that has the custom id may be replaced. None: it may not, whatever became of it."""
+    """Return whether the process that has the custom id may be replaced. With None, it may not, whatever its state."""
     if if_exists is None:
         return False
     replaced = [ProcessState.FINISHED, ProcessState.BROKEN] if if_exists is IfExists.NEW_AFTER_END else []
@@ -69,9 +71,15 @@ def gives_up(there: Process, if_exists: IfExists | None) -> bool:
 
 
 def replace(resources: Resources, there: Process, by: Process, abort: AbortReplaced) -> None:
-    """Take the custom id from a process that gives it up. Nothing is changed if it was set running since it was seen.
+    """Take the custom id from a process that may be replaced. Nothing changes if it was set running since it was read.
 
-    One that is broken is aborted first: its tasks are not to be restarted beside its successor.
+    A broken process is aborted first, so that its tasks can't be restarted next to its successor.
+
+    Args:
+        resources: Connections.
+        there: The process that has the custom id.
+        by: The new process.
+        abort: Aborts the broken process.
     """
     if there.state is ProcessState.BROKEN:
         reason = f"process {by.id} was started in its place, with the same custom id"
@@ -83,49 +91,60 @@ def replace(resources: Resources, there: Process, by: Process, abort: AbortRepla
 
 @contextmanager
 def by_operator(there: Process, if_exists: IfExists) -> Iterator[None]:
-    """Do in here what changes a broken process: an operator's work, which not everybody who starts processes may do.
-    Raises StoreDenied, with nothing changed."""
+    """Context for changes of a broken process that need the role of an operator, which not every client has.
+
+    Raises:
+        StoreDenied: The database user lacks the role. Nothing was changed.
+    """
     try:
         yield
     except StoreDenied as error:
         raise StoreDenied(
             f"process {there.id} has the custom_id {given.shown(there.custom_id)} and is {there.state}; what "
-            f"if_exists={if_exists} does about it takes the role {roles.OPERATOR}, and {error}. Ask an operator for "
-            "that, or come as a user who has it"
+            f"if_exists={if_exists} does needs the role {roles.OPERATOR}, and {error}. Ask an operator to do it, or "
+            "connect as a user who has the role"
         ) from error
 
 
 def already_taken(there: Process) -> CustomIdTaken:
-    """The error for whoever wants none but a new process."""
-    told = (
+    """Return the error for a start that accepts only a new process."""
+    message = (
         f"process {there.id} of type {printable(there.type)} has the custom_id {given.shown(there.custom_id)} already"
     )
-    return CustomIdTaken(f"{told}, and is {there.state}; if_exists says what else may be done then", there.id)
+    return CustomIdTaken(f"{message}, and is {there.state}; if_exists selects what else a start does then", there.id)
 
 
 FAILED_ADMIN, DISABLED = "FAILED_ADMIN", "DISABLED"
-"""Reasons: as Hive's metrics call what waits for an administrator; an operator's word."""
+"""Reasons of refusals. FAILED_ADMIN, named as in Hive's metrics: a marker waits for an administrator. DISABLED: an
+operator disabled the type."""
 SHOWN = 200
-"""Characters of an error's message that a refusal repeats."""
+"""Maximum characters of an error's message that a refusal repeats."""
 
 
 def check_start(resources: Resources, process: Process, markers: bool, *, replacing: bool = False) -> None:
-    """Raise StartRefused for a process that is about to be started and may not be, and count it. `markers`: its type
-    asks for them.
+    """Raise StartRefused, and count it, if a process must not be started.
 
-    One whose custom id is taken may, unless it is about to replace who has it: it is not started again.
+    A process whose custom id is taken is not refused, because it is not started again. It is refused if it would
+    replace the process that has the custom id.
+
+    Args:
+        resources: Connections.
+        process: The process to start.
+        markers: Whether its type asks for markers.
+        replacing: Whether it is about to replace the process that has its custom id.
     """
     _raise_unless_there(resources, process, _refusal(resources, process, markers), replacing=replacing)
 
 
 def checking(resources: Resources, markers: bool) -> Callable[[Process], None]:
-    """The same for many of one type that are started together: of each key it is asked once."""
-    known: dict[str | None, StartRefused | None] = {}
+    """Return a `check_start` for many processes of one type that are started together. It reads the marker of each key
+    once."""
+    refusals: dict[str | None, StartRefused | None] = {}
 
     def check(process: Process) -> None:
-        if process.key not in known:
-            known[process.key] = _refusal(resources, process, markers)
-        _raise_unless_there(resources, process, known[process.key])
+        if process.key not in refusals:
+            refusals[process.key] = _refusal(resources, process, markers)
+        _raise_unless_there(resources, process, refusals[process.key])
 
     return check
 
@@ -153,8 +172,8 @@ def _of_disabled(name: str, disabled: TypeDisabled) -> StartRefused:
     since = f" since {disabled.at:%Y-%m-%d %H:%M:%S} UTC" if disabled.at else ""
     by = f" by {disabled.by}" if disabled.by else ""
     why = f", for {_short(disabled.reason)!r}" if disabled.reason else ""
-    told = f"process type {name} is disabled{since}{by}{why}; nothing was started"
-    return StartRefused(f"{told}. `recovery process-type enable {name}` has it started again", name, DISABLED)
+    message = f"process type {name} is disabled{since}{by}{why}; nothing was started"
+    return StartRefused(f"{message}. `recovery process-type enable {name}` allows starts again", name, DISABLED)
 
 
 def _of_marker(marker: Marker) -> StartRefused:
@@ -162,12 +181,12 @@ def _of_marker(marker: Marker) -> StartRefused:
     since = f", since {marker.written_at:%Y-%m-%d %H:%M:%S} UTC" if marker.written_at else ""
     broke = f"process {marker.process} broke with code {code}, {marker.kind}: {_short(marker.message)}"
     cure = f"Once that is put right: {clear_command(marker.id)}"
-    told = f"there is a marker {printable(marker.id)}{since}: {broke}. Nothing was started. {cure}"
-    return StartRefused(told, marker.type, FAILED_ADMIN, marker.id, code)
+    message = f"there is a marker {printable(marker.id)}{since}: {broke}. Nothing was started. {cure}"
+    return StartRefused(message, marker.type, FAILED_ADMIN, marker.id, code)
 
 
 def clear_command(name: str) -> str:
-    """What clears a marker, as a shell takes it."""
+    """Return the command that clears a marker, quoted for a shell."""
     return f"`recovery marker clear {shlex.quote(name)} --reason ...`"
 
 

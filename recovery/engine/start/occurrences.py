@@ -1,15 +1,15 @@
-"""One look at a schedule: decide, write it down, start, settle.
+"""Handles one occurrence of a schedule: decide, save the decision, start, settle.
 
-    decide     the ends of the instances before and what is due (`recovery.schedule`), saved by compare-and-set: of any
-               number who look at once one goes on
-    start      the slot that is `starting`, under a custom id of its own: whoever does so again gets the same process;
-               or order its operation, of which there is one for each slot
-    settle     what came of it, saved by compare-and-set
+    decide     the ends of earlier instances, and what is due (`recovery.schedule`); saved by compare-and-set, so only
+               one of several concurrent workers continues
+    start      the occurrence that is `starting`, under its own custom id, so that a repeated start returns the same
+               process; or order its operation, of which each occurrence has one
+    settle     the result, saved by compare-and-set
 
-Whoever stands still before the start, while others start this occurrence, and it ends and is removed, starts another
-one: nothing of that is run, since the schedule does not know it (`fencing`).
+A worker may pause before the start while others start this occurrence, and it ends and is removed. The worker then
+starts another process, but nothing of it runs, because the schedule does not know it (`fencing`).
 
-Cut off after any of them, the schedule's deadline is past, and the next look goes on from what stands there.
+If this is cut off after any step, the schedule is overdue, and the next look continues from the saved state.
 
 Metrics: recovery_schedule_slots, by process type and outcome.
 """
@@ -39,24 +39,25 @@ from recovery.schedule.judge import with_deadline
 log = logging.getLogger(__name__)
 
 NO_ARGUMENTS = "[[],{}]"
+"""The JSON text of a call without arguments."""
 
 Order = Callable[[Resources, Schedule, Starting], SlotResult]
-"""Orders the operation of a slot, once however often it is called."""
+"""Orders the operation of an occurrence. Repeated calls order it once."""
 
 
 class Keys:
-    """The keys of an application's process types, by their functions."""
+    """The keys of an application's process types, computed by their key functions."""
 
     def __init__(self, actors: Mapping[str, Actor[..., Any]]) -> None:
         self._actors = actors
 
     @property
     def process_types(self) -> list[str]:
-        """Of which it can tell."""
+        """Return the process types whose keys this application can compute."""
         return [name for name, actor in self._actors.items() if actor.process_type is not None]
 
     def of(self, schedule: Schedule) -> Keyed | None:
-        """The key of a schedule's processes, or why they can't be called so; None if its type is another
+        """Return the key of a schedule's processes, or why the arguments are invalid; None if its type is another
         application's."""
         actor, text = self._actors.get(schedule.type), _arguments(schedule)
         if actor is None or actor.process_type is None:
@@ -65,7 +66,7 @@ class Keys:
             return Keyed(arguments=text, error="its arguments are not the JSON of `[positional, named]`")
         positional, named = json.loads(text)
         try:
-            # A process that is called wrongly would break, and its marker would stop all others of its type.
+            # A process with invalid arguments would break, and its marker would stop all others of its type.
             actor.check_call(tuple(positional), named)
             if actor.key is None:
                 return Keyed(arguments=text)
@@ -77,9 +78,18 @@ class Keys:
 def look_at(
     resources: Resources, schedule: Schedule, keys: Keys | None = None, order: Order | None = None
 ) -> SlotResult | None:
-    """Do what is to be done about a schedule now, one slot of it: what became of the slot that was started. None: no
-    slot was to be started, or somebody else saw to it; or nobody has told the key yet, and it is not among these.
-    `order` is needed for those that order operations."""
+    """Do what is due for one occurrence of a schedule, and return the result.
+
+    Args:
+        resources: Connections.
+        schedule: The schedule as it was read.
+        keys: Computes the key if it is not known yet.
+        order: Orders operations; required for a schedule that orders operations.
+
+    Returns:
+        The result of the occurrence that was started. None if none was due, if another worker was first, or if the key
+        is not known and `keys` can't compute it.
+    """
     keyed = _keyed(resources, schedule, keys)
     if keyed is None:
         return None
@@ -96,7 +106,7 @@ def look_at(
         schedule = decided.schedule.evolve(version=schedule.version + 1)
     assert schedule.starting is not None
     if schedule.orders is not None:
-        assert order is not None, "who looks at such a schedule can order"
+        assert order is not None, "the caller can order operations"
         result = order(resources, schedule, schedule.starting)
     else:
         result = _start(resources, schedule, schedule.starting)
@@ -107,50 +117,54 @@ def look_at(
 
 
 def _keyed(resources: Resources, schedule: Schedule, keys: Keys | None) -> Schedule | None:
-    """Return the schedule with the key for its arguments. Return None if nobody has told it and it is not among these
-    keys."""
+    """Return the schedule with the key for its arguments, or None if the key is not known and `keys` can't compute
+    it."""
     if schedule.orders is not None:  # an operation has no key
         return schedule
     if schedule.keyed is not None:
         if schedule.keyed.arguments == _arguments(schedule):
             return schedule
-        # Another program has changed the arguments. Only an application that has the type can tell the key anew.
+        # Another program has changed the arguments. Only an application that has the type can compute the new key.
         schedule = schedule.evolve(keyed=None)
         if keys is None or keys.of(schedule) is None:
             resources.store.schedules.save(schedule)
             return None
-    found = keys.of(schedule) if keys is not None else None
-    return None if found is None else schedule.evolve(keyed=found)
+    computed = keys.of(schedule) if keys is not None else None
+    return None if computed is None else schedule.evolve(keyed=computed)
 
 
 def _decided(resources: Resources, schedule: Schedule) -> Decided:
-    """What is to be done; with the marker written that a failure leaves which is non-recoverable only now."""
+    """Return what is due. If a failure only now turns out to be non-recoverable, write its marker first."""
     now = resources.store.now()
     if schedule.disabled is not None:
         return Decided(_while_disabled(resources, schedule, now))
     if schedule.orders is not None:
         return decide(schedule, [], now, under_way(resources, schedule))
-    there = instances(resources, schedule)
-    decided = decide(schedule, [Instance(one, _marker_of(resources, schedule, one)) for one in there], now)
+    processes = instances(resources, schedule)
+    decided = decide(
+        schedule, [Instance(process, _marker_of(resources, schedule, process)) for process in processes], now
+    )
     if decided.schedule.disabled is not None:
-        # Before the schedule is disabled: cut off in between, it is decided again, and the marker is there.
-        write_marker(resources, next(one for one in there if one.id == decided.schedule.disabled.process))
+        # Before the schedule is disabled. If cut off in between, the next look decides again and finds the marker.
+        write_marker(
+            resources, next(process for process in processes if process.id == decided.schedule.disabled.process)
+        )
     return decided
 
 
 def _marker_of(resources: Resources, schedule: Schedule, instance: Process) -> str | None:
-    """The name of the marker that an instance left, if its end was not looked at yet."""
+    """Return the name of the marker that an instance left, if the end of the instance is not accounted for yet."""
     if instance.state is not ProcessState.BROKEN or instance.id == schedule.accounted:
         return None
     if instance.marker_due:
         mark(resources, [instance.id])
-    found = resources.store.markers.find(marker_name(instance.type, instance.key))
-    return found.id if found is not None and found.process == instance.id else None
+    marker = resources.store.markers.find(marker_name(instance.type, instance.key))
+    return marker.id if marker is not None and marker.process == instance.id else None
 
 
 def _while_disabled(resources: Resources, schedule: Schedule, now: datetime) -> Schedule:
-    """The schedule as it is to be: enabled once its marker is cleared."""
-    assert schedule.disabled is not None, "who asks has seen it"
+    """Return a disabled schedule with its next deadline, or enabled if its marker was cleared."""
+    assert schedule.disabled is not None, "the caller has checked this"
     name = schedule.disabled.marker
     if name is None or resources.store.markers.find(name) is not None:
         return with_deadline(schedule, now)
@@ -163,16 +177,19 @@ def _while_disabled(resources: Resources, schedule: Schedule, now: datetime) -> 
 
 
 def instances(resources: Resources, schedule: Schedule) -> list[Process]:
-    """The last process that a schedule started, and those whose ends were not looked at before it was; briefly, as a
-    majority has them, but those that are gone."""
-    processes, last = resources.store.processes, schedule.last_process
-    beside = list(processes.committed_briefs(schedule.beside).values()) if schedule.beside else []
-    there = processes.get_committed_brief(last) if last is not None else None
-    return beside if there is None else [*beside, there]
+    """Return the last process that a schedule started, and earlier ones whose ends were not accounted for when it
+    started.
+
+    The records are brief and read with majority. Processes that are gone are left out.
+    """
+    processes, last_id = resources.store.processes, schedule.last_process
+    earlier = list(processes.committed_briefs(schedule.beside).values()) if schedule.beside else []
+    last = processes.get_committed_brief(last_id) if last_id is not None else None
+    return earlier if last is None else [*earlier, last]
 
 
 def under_way(resources: Resources, schedule: Schedule) -> int | None:
-    """The last operation that a schedule ordered, if it is still to be carried out."""
+    """Return the last operation that a schedule ordered, if it is not over yet."""
     last = schedule.last_operation
     return last if last is not None and resources.store.operations.is_under_way(last) else None
 
@@ -184,7 +201,7 @@ def _start(resources: Resources, schedule: Schedule, starting: Starting) -> Slot
         reason = f"no process type is named {schedule.type!r}: no worker that has it was ever started here"
         return SlotResult(slot=slot, outcome=SlotOutcome.REFUSED, reason=reason, triggered=triggered)
     keyed = schedule.keyed
-    assert keyed is not None, "who looks at it has seen to that"
+    assert keyed is not None, "`look_at` has computed the key"
     try:
         if keyed.error is not None:
             raise InputError(keyed.error)
@@ -201,18 +218,20 @@ def _start(resources: Resources, schedule: Schedule, starting: Starting) -> Slot
         started = starts.start(wanted)
     except StoreError:
         raise
-    except ServerUnavailable as error:  # it may have been started: whoever looks next does so again
+    except ServerUnavailable as error:  # it may have been started: the next look repeats the start
         raise StoreUnavailable(str(error)) from error
     except InputError as error:
-        log.warning("schedule %s, slot %s: not started: %s", schedule.id, moment_text(slot), error)
+        log.warning("schedule %s, occurrence %s: not started: %s", schedule.id, moment_text(slot), error)
         reason = f"{error.reason}: {error}" if isinstance(error, StartRefused) else str(error)
         return SlotResult(slot=slot, outcome=SlotOutcome.REFUSED, reason=reason[:500], triggered=triggered)
     return SlotResult(slot=slot, outcome=SlotOutcome.STARTED, process=started.id, triggered=triggered)
 
 
 def _version(resources: Resources, process_type: str) -> str | None:
-    """The version of the application that starts an occurrence: the newest that serves its type. If none lives it is
-    that of this worker, unless that may be another application's."""
+    """Return the version of the application that starts an occurrence: the newest one that serves its type.
+
+    If no worker of the type lives, it is this worker's version, unless this worker may belong to another application.
+    """
     newest = resources.store.workers.newest_version(process_type)
     return newest if newest or resources.settings.shared_names else resources.recorded_version
 
@@ -222,5 +241,5 @@ def _arguments(schedule: Schedule) -> str:
 
 
 def _count(schedule: Schedule, *results: SlotResult) -> None:
-    for one in results:
-        metrics.SCHEDULE_SLOTS.labels(schedule.type, one.outcome.value).inc()
+    for result in results:
+        metrics.SCHEDULE_SLOTS.labels(schedule.type, result.outcome.value).inc()

@@ -1,10 +1,10 @@
-"""What follows a start that is acknowledged: the Task, Graph and Decision of its start task, and its message.
+"""Registers started processes: creates the Task, Graph and Decision of the start task, and pushes its message.
 
-What comes after the Process record is restored by START_NOT_REGISTERED, which runs `register` again. So nothing that
-goes wrong here is an error to whoever started the process, and nobody has to wait for it: the registrar does it in a
-thread of its own, for as many at once as were started meanwhile. What could not be registered for a database that was
-away is tried again for as long as the program lives, over connections of its own: one that was cut off may have
-connections that are silent for ever. Others register it after its idle timeout, if the program is gone.
+START_NOT_REGISTERED repeats a registration that did not happen, by calling `register` again. So an error here is no
+error of the start, and no caller has to wait for the registration. The registrar runs in its own thread and registers
+all processes that were started meanwhile at once. If the database is away, it retries for as long as the program lives,
+over separate connections, because connections that were cut off may stay silent forever. If the program is gone, other
+workers register its processes after their idle timeouts.
 """
 
 from __future__ import annotations
@@ -36,38 +36,40 @@ from recovery.threads import ServiceThread
 log = logging.getLogger(__name__)
 
 TOGETHER = 1000
-"""Processes that are registered at once."""
+"""Maximum number of processes that are registered at once."""
 GATHERED_FOR = 0.015
-"""Seconds that what is started on and on waits for more of it: some dozens cost little more than one to register, and
-each round takes the processor from the starts. Whoever starts once in a while waits for nobody."""
+"""Minimum seconds between two rounds while processes are started in quick succession. Dozens cost little more than
+one to register, and each round takes processor time from the starts. The first process after a pause is registered
+at once."""
 AT_EXIT = 5.0
-"""Seconds that a program waits at its end until all that it started is registered; mostly it is by then."""
+"""Maximum seconds that a program waits at its end for its started processes to be registered. Usually they are by
+then."""
 TRY = 2.0
-"""Seconds that one try takes at most: a database that is slow registers a thousand in a tenth of that."""
+"""Maximum seconds of one try. Even a slow database registers a thousand processes in a tenth of this."""
 KEPT = 10_000
-"""Processes that are tried again, at most: others register the rest after their idle timeouts."""
+"""Maximum number of processes that are retried. Other workers register the rest after their idle timeouts."""
 
 
 class Registrar:
-    """Registers in a thread of its own what one process of a program starts. Any thread may add."""
+    """Registers the processes that one process of a program starts, in its own thread. Thread-safe."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources, self._pid = resources, os.getpid()
         self._changed, self._registering = threading.Condition(), threading.Lock()
         self._waiting: list[Process] = []
         self._failed: list[Process] = []
-        """Those of them that were tried, and are to be tried again."""
+        """Processes that were tried and must be retried."""
         self._passes: dict[str, str] = {}
-        """{process: the pass that it was tried under}, of those."""
+        """The pass of the first try, by process id, for the processes to retry."""
         self._failures, self._try_at = 0, 0.0
         self._said = Seldom(log)
         self._again: Resources | None = None
-        """With the connections of second tries."""
+        """Resources with separate connections, for retries."""
         self._thread = ServiceThread("registrar", self._step, apart=GATHERED_FOR)
         self._at_exit: Any = None
 
     def add(self, processes: Sequence[Process]) -> None:
-        """Have these registered soon. They are saved. Does not raise."""
+        """Have saved processes registered soon. Does not raise."""
         with self._changed:
             self._waiting += processes
         if self._start_thread():
@@ -76,35 +78,43 @@ class Registrar:
             self.flush()
 
     def flush(self) -> None:
-        """Register in the calling thread what was added. When it returns, everything added before is registered, by
-        whichever thread, as far as the database accepted it. Does not raise."""
+        """Register all added processes in the calling thread. Does not raise.
+
+        On return every process that was added before is registered, by this thread or another, as far as the database
+        accepted it.
+        """
         with self._registering:
             with self._changed:
                 processes, self._waiting = self._waiting, []
-                again, self._failed = self._failed, []
-            self._passes |= dict.fromkeys((one.id for one in processes), new_pass())
-            failed = [one for group in by_size(processes) for one in self._try(group)]
-            if again and not failed:
-                failed += [one for group in by_size(again) for one in self._try(group, again=True)]
+                to_retry, self._failed = self._failed, []
+            self._passes |= dict.fromkeys((process.id for process in processes), new_pass())
+            failed = [process for group in by_size(processes) for process in self._try(group)]
+            if to_retry and not failed:
+                failed += [process for group in by_size(to_retry) for process in self._try(group, again=True)]
             else:
-                failed += again
+                failed += to_retry
             with self._changed:
                 self._note_failed(failed)
                 self._changed.notify_all()
 
     def _try(self, group: Sequence[Process], *, again: bool = False) -> Sequence[Process]:
-        """Those that are to be tried again: after whatever may be another time, such as names that can't be looked up,
-        a certificate that can't be read, or a system without threads. Nothing may end the thread that registers."""
+        """Register a group. Return the processes to retry.
+
+        A group is retried after any error that may pass, such as a failed name lookup, an unreadable certificate, or a
+        system without threads. No error may end the thread.
+        """
         try:
             with time_limit(TRY):
                 register_all(self._connected_anew() if again else self._resources, group, self._passes, again=again)
         except (StoreDenied, RecordInvalid, RecordTooLarge) as error:
-            told = "%d processes are saved but not registered (%s), first %s: each is within its idle timeout"
-            log.warning(told, len(group), error, group[0].id)
+            message = (
+                "%d processes are saved but not registered (%s), first %s: each is registered within its idle timeout"
+            )
+            log.warning(message, len(group), error, group[0].id)
         except Exception as error:
             log.debug("not registered", exc_info=True)
-            told = "%d processes are saved but not yet registered (%s: %s), first %s: tried again"
-            self._said.warning(told, len(group), type(error).__name__, error, group[0].id)
+            message = "%d processes are saved but not yet registered (%s: %s), first %s: retrying"
+            self._said.warning(message, len(group), type(error).__name__, error, group[0].id)
             return group
         return ()
 
@@ -115,13 +125,13 @@ class Registrar:
 
     def _note_failed(self, failed: Sequence[Process]) -> None:
         self._failed = [*failed, *self._failed][:KEPT]
-        self._passes = {one.id: self._passes[one.id] for one in self._failed}
+        self._passes = {process.id: self._passes[process.id] for process in self._failed}
         self._failures = self._failures + 1 if failed else 0
         self._try_at = time.monotonic() + REGISTRATION.delay(self._failures)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the thread has registered everything that was added. Return whether it has, in time."""
-        if os.getpid() != self._pid:  # a fork, at its end: what was added is its parent's to register
+        """Wait at most this many seconds until the thread has registered every added process. Return whether it has."""
+        if os.getpid() != self._pid:  # a fork that ends: its parent registers what was added
             return True
         with self._changed:
             return self._changed.wait_for(
@@ -132,7 +142,7 @@ class Registrar:
         if not self._thread.begin():
             return False
         if self._at_exit is None:
-            # Not `atexit`, which a process of multiprocessing does not ask as it ends.
+            # Not `atexit`, because a process of multiprocessing does not run its handlers.
             self._at_exit = Finalize(None, self.wait, args=(AT_EXIT,), exitpriority=0)
         return True
 
@@ -143,13 +153,15 @@ class Registrar:
 
 
 def by_size(processes: Sequence[Process]) -> Iterator[list[Process]]:
-    """These, as many at a time as are written at once: their arguments may be large."""
-    by_id = {one.id: one for one in processes}
-    for ids in portions({one.id: len(one.args) for one in processes}, PORTION_BYTES, TOGETHER):
+    """Yield the processes in groups that are written at once. Groups are limited in bytes because arguments may be
+    large."""
+    by_id = {process.id: process for process in processes}
+    for ids in portions({process.id: len(process.args) for process in processes}, PORTION_BYTES, TOGETHER):
         yield [by_id[key] for key in ids]
 
 
 Register = Callable[[Sequence[Process]], object]
+"""Registers these saved processes, now or later."""
 
 
 def register(
@@ -160,20 +172,30 @@ def register(
     *,
     again: bool = False,
 ) -> int:
-    """Make the Task, Graph and Decision of the start tasks of processes, as far as they are missing, and push their
-    messages. {process: the database's time at its start, or now}. How many records were missing. Raises StoreError.
+    """Create the missing Task, Graph and Decision of the start tasks of processes, and push their messages.
 
-    {process: the pass that its start task is queued under}; without that, a new one. `again` after a try under the same
-    passes whose answer was lost, perhaps: what is there gets a message as well. Whether it is queued, and under that
-    pass, a client may not read; a message that comes second, or late, is discarded as stale.
+    The Decisions come last and are already queued: they can be claimed, and their graphs exist by then. Before the
+    messages are pushed, `fencing` checks that the processes still exist.
 
-    The Decisions come last, queued already: they are what can be claimed, and by then there are graphs to apply their
-    results to. Before their messages it is looked whether the processes are still there (`fencing`).
+    Args:
+        resources: Connections.
+        started: The database's time at the start of each process, or now, by process id.
+        processes: The processes.
+        passes: The pass under which each start task is queued, by process id. By default a new one.
+        again: Whether an earlier try under the same passes may have succeeded without an answer. Then existing
+            decisions get a message too, because a client may not read whether they are queued under that pass. A second
+            or late message is discarded as stale.
+
+    Returns:
+        The number of records that were missing.
+
+    Raises:
+        StoreError: MongoDB did not accept the records.
     """
     store = resources.store
     tasks = [_task(process) for process in processes]
-    made = store.tasks.insert(tasks)
-    made += len(store.graphs.insert([_graph(process, started[process.id]) for process in processes]))
+    missing = store.tasks.insert(tasks)
+    missing += len(store.graphs.insert([_graph(process, started[process.id]) for process in processes]))
     if passes is None:
         passes = dict.fromkeys((process.id for process in processes), new_pass())
     decisions = [
@@ -188,41 +210,46 @@ def register(
     ]
     timeouts = store.preferences.task_timeouts()
     new = store.decisions.insert_queued(decisions, resources.settings.message_timeout, timeouts)
-    unverified = {one.id: one for one in decisions if again or one.id in new}
+    unverified = {decision.id: decision for decision in decisions if again or decision.id in new}
     if unverified:
-        unwanted = withdraw_unwanted(resources, {key: one.epoch for key, one in unverified.items()})
-        push(resources, [queued(one) for key, one in unverified.items() if key not in unwanted])
-    return made + len(new)
+        unwanted = withdraw_unwanted(resources, {key: decision.epoch for key, decision in unverified.items()})
+        push(resources, [queued(decision) for key, decision in unverified.items() if key not in unwanted])
+    return missing + len(new)
 
 
 def register_all(
     resources: Resources, processes: Sequence[Process], passes: Mapping[str, str] | None = None, *, again: bool = False
 ) -> None:
-    """The same of processes that were saved not long ago, as far as they tell when. Raises StoreError."""
-    started = {one.id: one.started_at for one in processes if one.started_at is not None}
-    register(resources, started, [one for one in processes if one.id in started], passes, again=again)
+    """Call `register` for recently saved processes whose records hold the time of their start. Raise StoreError as it
+    does."""
+    started = {process.id: process.started_at for process in processes if process.started_at is not None}
+    register(resources, started, [process for process in processes if process.id in started], passes, again=again)
 
 
 def register_now(resources: Resources, processes: Sequence[Process]) -> None:
-    """The same of processes that were just saved. Does not raise: their deadlines stand."""
+    """Register processes that were just saved. Does not raise: their deadlines stand."""
     try:
         register_all(resources, processes)
     except StoreError as error:
-        told = "%d processes are saved but not yet registered (%s), first %s: each is within its idle timeout"
-        log.warning(told, len(processes), error, processes[0].id)
+        message = (
+            "%d processes are saved but not yet registered (%s), first %s: each is registered within its idle timeout"
+        )
+        log.warning(message, len(processes), error, processes[0].id)
 
 
 def after_saving(processes: Sequence[Process], register: Register) -> None:
-    """Count processes of one type whose start is acknowledged, and have them registered. Does not raise: whoever is
-    told of an error starts them a second time."""
+    """Count processes of one type whose start is acknowledged, and have them registered.
+
+    Does not raise, because a caller who gets an error starts the processes a second time.
+    """
     if not processes:
         return
-    kind = processes[0].type
+    process_type = processes[0].type
     try:
-        metrics.PROCESSES_STARTED.labels(kind).inc(len(processes))
+        metrics.PROCESSES_STARTED.labels(process_type).inc(len(processes))
         register(processes)
     except Exception:
-        log.exception("%d processes of type %s are started; what follows failed", len(processes), kind)
+        log.exception("%d processes of type %s are started, but a later step failed", len(processes), process_type)
 
 
 def _task(process: Process) -> Task:

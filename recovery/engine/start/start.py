@@ -1,11 +1,11 @@
-"""Start of processes (docs/records.md, 'The order of writes').
+"""Starts processes (docs/records.md, 'The order of writes').
 
-Saving the Process record alone acknowledges the start: what comes after it is restored by
-START_NOT_REGISTERED, which runs `register` again. So once it is saved, nothing that goes wrong here is an error
-to the caller, who would start the process a second time.
+Saving the Process record alone acknowledges the start. If a later step fails, START_NOT_REGISTERED runs `register`
+again. So once the record is saved, no failure here is reported to the caller, who would start the process a second
+time.
 
-Many are saved a thousand at once, and acknowledged as one is. One that can't be saved with others, since another
-process has its custom id, is started by itself, which says what becomes of it.
+Many processes are saved a thousand at a time, and acknowledged like a single one. A process that can't be saved with
+the others, because another process has its custom id, is started on its own, with the usual rules for custom ids.
 """
 
 from __future__ import annotations
@@ -32,41 +32,48 @@ from recovery.records.values import is_same
 log = logging.getLogger(__name__)
 
 CONFIRMED_TIMEOUT = 10.0
-"""Seconds in which a start is tried again if the connection was lost: a failover, not an outage. Who asks knows best
-what to do about that."""
-NOT_STARTED = "not started: one before it could not be, and ordered=True says that none is then"
+"""Seconds for which a start is retried if the connection is lost: long enough for a failover, not for an outage. The
+caller knows best what to do in an outage."""
+NOT_STARTED = "not started: an earlier start failed (ordered=True)"
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A process that was started, or was there already."""
+    """A process that was started, or that existed already."""
 
     id: str
     was_there: bool = False
-    """Whether it had been started before."""
+    """Whether the process existed before this start."""
     error: InputError | None = None
-    """Why it was not started, where many were to be."""
+    """Why the process was not started; only set if several were to be started."""
 
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """Starts of processes of one type, and what holds for them."""
+    """Starts processes of one type, with the settings that apply to them."""
 
     resources: Resources
     kind: ProcessTypePreferences
     register: Register | None = None
-    """Registers what is saved, beside whoever starts it. None: it is registered before a start returns."""
+    """Registers saved processes in the background. None: each process is registered before its start returns."""
     any_arguments: bool = False
-    """Whether a process that has the custom id already may have been started with other arguments."""
+    """Whether the process that already has the custom id may have been started with other arguments."""
     if_exists: IfExists | None = None
-    """What becomes of the process that has the custom id already (`admission`). None: it is never replaced."""
+    """What happens to the process that already has the custom id (`admission`). None: it is never replaced."""
     abort_replaced: AbortReplaced | None = None
+    """Aborts a broken process that is replaced. None: no process is replaced."""
     met: Callable[[Process], object] | None = None
-    """Called with the process that has the custom id already, briefly, as it was then."""
+    """Called with the brief record of the process that already has the custom id, as it was read."""
 
     def process(self, args: str, *, version: str | None = None, **fields: Any) -> Process:
-        """A process of this type that is to be started. `args` is the JSON text of `[positional, named]` arguments. Its
-        tasks are pinned to the `version` of the application that starts it, if that is known and its type says so."""
+        """Return a process of this type that is to be started.
+
+        Args:
+            args: The JSON text of `[positional, named]` arguments.
+            version: The version of the application that starts it, if known. Its tasks are pinned to this version if
+                its type says so.
+            fields: Further fields of the record.
+        """
         pinned = self.kind.versions == SAME_VERSION and version is not None
         return Process(
             id=new_process_id(),
@@ -79,11 +86,12 @@ class Starts:
         )
 
     def start(self, wanted: Process) -> Started:
-        """Start a process. With a custom id that a process of this type has already, that one, unless it is replaced.
+        """Start a process, or return the process of this type that already has its custom id, unless that is replaced.
 
-        Raises CustomIdTaken where that one was started with other arguments; StartRefused where the type is disabled
-        or, if it has markers, there is one of it and the process's key; and ServerUnavailable where MongoDB did not
-        confirm it.
+        Raises:
+            CustomIdTaken: The process that has the custom id was started with other arguments.
+            StartRefused: The type is disabled, or it has markers and a marker of its key exists.
+            ServerUnavailable: MongoDB did not confirm the start.
         """
         with tracing.starting(wanted.type) as span:
             started = self._start(wanted.evolve(trace=span.carried))
@@ -91,17 +99,22 @@ class Starts:
             return started
 
     def start_many(self, wanted: Sequence[Process], *, ordered: bool = False) -> list[Started]:
-        """Start processes; what became of each, in their order. `ordered`: none behind one that could not be started.
+        """Start processes, and return the results in the same order.
 
-        Raises ServerUnavailable where MongoDB did not confirm all.
+        Args:
+            wanted: The processes.
+            ordered: Whether a process that can't be started keeps all later ones from being started.
+
+        Raises:
+            ServerUnavailable: MongoDB did not confirm all starts.
         """
         if tracing.is_on():
-            wanted = [self._traced(one) for one in wanted]
+            wanted = [self._traced(process) for process in wanted]
         return self._start_in_order(wanted) if ordered else self._start_all(wanted)
 
     @property
     def _first_look(self) -> float:
-        """Seconds to the first deadline."""
+        """Return the seconds until the process's first deadline."""
         return min(self.kind.idle_timeout, self.kind.process_timeout or self.kind.idle_timeout)
 
     @property
@@ -122,7 +135,7 @@ class Starts:
         except StoreUnavailable as error:
             raise ServerUnavailable(
                 f"process {wanted.id} of type {wanted.type} may not have been started: MongoDB did not confirm it "
-                f"({error}). Start it again with a custom_id, which starts it once at the most"
+                f"({error}). Start it again with a custom_id, so that it is started at most once"
             ) from error
         if process.id != wanted.id:
             if not self.any_arguments:
@@ -156,102 +169,116 @@ class Starts:
         done: list[Started] = []
         for batch in by_size(wanted):
             refused = self._refused(batch)
-            saved = self._save([one for one in batch if one.id not in refused], done, ordered=False)
-            for one in batch:
-                if one.id in saved:
-                    done.append(Started(one.id))
-                elif one.id in refused:
-                    done.append(Started(one.id, error=refused[one.id]))
+            saved = self._save([process for process in batch if process.id not in refused], done, ordered=False)
+            for process in batch:
+                if process.id in saved:
+                    done.append(Started(process.id))
+                elif process.id in refused:
+                    done.append(Started(process.id, error=refused[process.id]))
                 else:
-                    done.append(self._start_or_say_why_not(one))
+                    done.append(self._start_or_say_why_not(process))
         return done
 
     def _start_in_order(self, wanted: Sequence[Process]) -> list[Started]:
         done: list[Started] = []
         for batch in by_size(wanted):
-            left = list(batch)
-            while left:
-                refused = self._refused(left, most=1)
-                allowed = next((number for number, one in enumerate(left) if one.id in refused), len(left))
-                saved = self._save(left[:allowed], done, ordered=True)
-                done += [Started(one.id) for one in left[: len(saved)]]
-                if stopped := left[len(saved) : len(saved) + 1]:
-                    # By the refusal, or before it by a process that has the custom id.
-                    why = refused.get(stopped[0].id)
-                    done.append(Started(stopped[0].id, error=why) if why else self._start_or_say_why_not(stopped[0]))
+            remaining = list(batch)
+            while remaining:
+                refused = self._refused(remaining, limit=1)
+                allowed = next(
+                    (number for number, process in enumerate(remaining) if process.id in refused), len(remaining)
+                )
+                saved = self._save(remaining[:allowed], done, ordered=True)
+                done += [Started(process.id) for process in remaining[: len(saved)]]
+                if stopped := remaining[len(saved) : len(saved) + 1]:
+                    # Stopped by the refusal, or earlier by a process that has the custom id.
+                    error = refused.get(stopped[0].id)
+                    done.append(
+                        Started(stopped[0].id, error=error) if error else self._start_or_say_why_not(stopped[0])
+                    )
                     if done[-1].error is not None:
-                        return done + [Started(one.id, error=InputError(NOT_STARTED)) for one in wanted[len(done) :]]
-                left = left[len(saved) + 1 :]
+                        return done + [
+                            Started(process.id, error=InputError(NOT_STARTED)) for process in wanted[len(done) :]
+                        ]
+                remaining = remaining[len(saved) + 1 :]
         return done
 
-    def _refused(self, batch: Sequence[Process], most: int | None = None) -> dict[str, InputError]:
-        """{process: why it is not to be started}; of at `most` so many. Asked for each batch anew: many take long, and
-        an operator may have disabled their type by then."""
+    def _refused(self, batch: Sequence[Process], limit: int | None = None) -> dict[str, InputError]:
+        """Return why processes must not be started, by process id; at most `limit` of them.
+
+        This is checked for each batch anew. Many starts take long, and an operator may disable the type meanwhile.
+        """
         refused: dict[str, InputError] = {}
         if not self._is_refusable:
             return refused
         check = checking(self.resources, self.kind.keeps_markers)
-        for one in batch:
+        for process in batch:
             try:
-                check(one)
+                check(process)
             except InputError as error:
-                refused[one.id] = error
-                if len(refused) == most:
+                refused[process.id] = error
+                if len(refused) == limit:
                     break
         return refused
 
-    def _save(self, some: Sequence[Process], before: Sequence[Started], *, ordered: bool) -> set[str]:
-        """Save those that nobody has the custom ids of, and have them registered; their ids. `ordered`: up to the first
-        that somebody has."""
-        if not some:
+    def _save(self, processes: Sequence[Process], earlier: Sequence[Started], *, ordered: bool) -> set[str]:
+        """Save the processes whose custom ids are free, and have them registered. Return their ids.
+
+        With `ordered`, stop at the first process whose custom id is taken.
+        """
+        if not processes:
             return set()
         store = self.resources.store
         try:
             saved = through_outage(
                 self.resources,
-                lambda: store.processes.insert_many(some, self._first_look, store.now(), ordered=ordered),
+                lambda: store.processes.insert_many(processes, self._first_look, store.now(), ordered=ordered),
                 CONFIRMED_TIMEOUT,
-                some[0].id,
+                processes[0].id,
             )
         except StoreUnavailable as error:
-            started = sum(one.error is None for one in before)
+            started_count = sum(result.error is None for result in earlier)
             raise ServerUnavailable(
-                f"{started:,} processes of type {some[0].type} are started, and those behind them may not have been: "
-                f"MongoDB did not confirm them ({error}). Start them again with custom_ids, which start each once at "
-                "the most"
+                f"{started_count:,} processes of type {processes[0].type} are started, and later ones may not "
+                f"have been: MongoDB did not confirm them ({error}). Start them again with custom_ids, so that each is "
+                "started at most once"
             ) from error
         after_saving(saved, self._register)
-        return {one.id for one in saved}
+        return {process.id for process in saved}
 
 
 def _register_as_well(resources: Resources, process: Process, register: Register) -> None:
-    """Have a process registered that was there already, if whoever started it may have been cut off before that: mostly
-    it was this program, which was not told that it had. It is started: nothing is raised."""
-    started, patience = process.started_at, timedelta(seconds=2 * min(process.idle_timeout, LONGEST))
-    young = started is not None and datetime.now(UTC) - started < patience
-    if process.state is not ProcessState.RUNNING or process.epoch or not young:
-        return  # others have seen to it
+    """Register a process that already existed, in case its start was cut off before its registration. Does not raise.
+
+    Usually it was this program that started it, but got no answer.
+    """
+    started, registration_period = process.started_at, timedelta(seconds=2 * min(process.idle_timeout, LONGEST))
+    is_recent = started is not None and datetime.now(UTC) - started < registration_period
+    if process.state is not ProcessState.RUNNING or process.epoch or not is_recent:
+        return  # it is registered by now
     try:
-        whole = resources.store.processes.get_committed(process.id)
+        full = resources.store.processes.get_committed(process.id)
     except (StoreError, DamagedRecord) as error:
         log.debug("%s is not registered again (%s)", process.id, error)
         return
-    if whole is not None:
-        register([whole])
+    if full is not None:
+        register([full])
 
 
 def _check_arguments(resources: Resources, process: Process, wanted: Process) -> None:
-    """Raise CustomIdTaken unless the process that has the custom id was started with the same arguments. They never
-    change, so they may be read after it was seen that it is there."""
+    """Raise CustomIdTaken unless the process that has the custom id was started with the same arguments.
+
+    Arguments never change, so they may be read later than the rest of the record.
+    """
     try:
         args = through_outage(
             resources, lambda: resources.store.processes.arguments(process.id), CONFIRMED_TIMEOUT, process.id
         )
-        if args is None or is_same(args, wanted.args):  # None: somebody has removed it since
+        if args is None or is_same(args, wanted.args):  # None: the process was removed since
             return
-        which = "other arguments"
+        difference = "other arguments"
     except DamagedRecord:
-        which = "arguments that can't be read any more"
-    told = f"process {process.id} of type {wanted.type} has the custom_id {given.shown(wanted.custom_id)} already"
+        difference = "arguments that can't be read any more"
+    message = f"process {process.id} of type {wanted.type} has the custom_id {given.shown(wanted.custom_id)} already"
     advice = "give this one another, or ask for the process that is there by any_arguments=True (--any-arguments)"
-    raise CustomIdTaken(f"{told}, and was started with {which}; {advice}", process.id)
+    raise CustomIdTaken(f"{message}, and was started with {difference}; {advice}", process.id)
