@@ -219,7 +219,7 @@ def test_a_worker_ends_only_for_a_slot_that_hangs_at_that_moment(
     by_ending(bench.board, lambda: done.append("ended"))(cell, "it has lost its task", note)
     assert done == {None: ["noted", "ended"], "before": [], "meanwhile": ["noted"]}[returns]
     assert ("render p/a hangs" in caplog.text) == (returns is None)
-    assert ("render p/a came back just before" in caplog.text) == (returns == "meanwhile")
+    assert ("render p/a returned just before" in caplog.text) == (returns == "meanwhile")
 
 
 OLDER = [
@@ -281,7 +281,7 @@ def test_while_a_majority_lags_behind_nothing_is_concluded(
         patched.setattr(Decisions, "catch_up", lags)
         assert bench.passes(0) == 1
     assert [task for task, _ in bench.freed] == ["p/b"] and bench.looks.report() == ()
-    assert "render p/a runs past its time, and whether it has its task is not known: a majority" in caplog.text
+    assert "render p/a runs past its time, and it is unknown whether it has its claim: a majority" in caplog.text
 
 
 DAMAGED = [
