@@ -304,9 +304,9 @@ def test_a_record_that_can_not_be_read_holds_up_no_other(
     assert [task for task, _ in bench.freed] == ["p/b"]
     for _ in range(3):
         assert bench.passes(TIMEOUT) == 0 and bench.looks.report() == ()
-    assert caplog.text.count("is not known: its record can't be read") == 1
+    assert caplog.text.count("whether it has its claim: its record can't be read") == 1
     bench.passes(hung.SAY_EVERY)
-    assert caplog.text.count("is not known: its record can't be read") == 2
+    assert caplog.text.count("whether it has its claim: its record can't be read") == 2
 
 
 def test_a_record_that_is_damaged_meanwhile_keeps_what_was_seen(bench: Bench) -> None:
