@@ -1,4 +1,5 @@
-"""What is deployed, thin: the worker with its Celery application, and the one that drives Spark. All else: `recovery`.
+"""The thin programs that are deployed: the worker with its Celery application, and the worker that drives Spark.
+Everything else is in `recovery`.
 
-Not in the wheel, so that a project of yours may have a `workers` of its own.
+This package is not in the wheel, so that a project of yours may have a package named `workers`.
 """

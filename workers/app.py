@@ -1,7 +1,7 @@
-"""The worker that is deployed: `python -m workers.app`, with the options and the checks of `recovery worker`.
+"""The worker that is deployed: `python -m workers.app`, with the options and checks of `recovery worker`.
 
-`app` is its Celery application, also for `celery -A workers.app …`. What a deployment wants to have in each of its
-worker processes, such as handlers of Celery's signals, goes here.
+`app` is its Celery application, also for `celery -A workers.app …`. Put here what a deployment needs in each of its
+worker processes, such as handlers for Celery's signals.
 """
 
 import sys

@@ -1,9 +1,9 @@
 """The sweep that is deployed, in one of two ways.
 
-- `python -m workers.sweep` is the worker that drives Spark, with the options and the checks of `recovery worker`. It
-  takes the sweeps that beat orders, and large operations.
-- `spark-submit workers/sweep.py --repair` is a single sweep, in the Spark that spark-submit starts, with the options of
-  `recovery sweep`.
+- `python -m workers.sweep` is the worker that drives Spark, with the options and checks of `recovery worker`. It runs
+  the sweeps that beat orders, and large operations.
+- `spark-submit workers/sweep.py --repair` runs a single sweep in the Spark that spark-submit starts, with the options
+  of `recovery sweep`.
 """
 
 import os
@@ -14,7 +14,7 @@ from recovery.cli.sweep_commands import SUBMITTED
 
 WORKER = ["worker", "--celery-app", "workers.app", "--name", "sweep", "--queues", "spark"]
 WORKER += ["--concurrency", "1", "--pool", "threads"]
-"""Options that are given come after these, and win."""
+"""Default options of the worker. Options on the command line follow these, and override them."""
 
 if __name__ == "__main__":
     sys.argv[1:1] = ["sweep"] if SUBMITTED in os.environ else WORKER

@@ -1,10 +1,15 @@
-"""Messages to Redis, in the form that Celery workers take. One queue per actor, named as the actor.
+"""Redis messages in the form that Celery workers take. Each actor has one queue, named after the actor.
 
-A message is a hint that a decision is queued: its id and the pass to claim it with. `broker` pushes a batch in one
-round trip; `message` makes the texts, and `signing` signs them; `untrusted` reads what may be anybody's.
-`redis_connection` says how all of us connect, `celery_app` keeps foreign settings of Celery out, `remote` tells all
-workers that there is something new, `coordination` is what workers tell each other beside messages, and
-`redis_condition` how a server is.
+A message is a hint that a decision is queued. It holds the decision's id and the pass under which to claim it.
+
+- `broker` pushes a batch of messages in one round trip.
+- `message` encodes and signs messages.
+- `untrusted` reads texts from Redis that anybody may have written.
+- `redis_connection` holds the connection settings that all our clients share.
+- `celery_app` keeps Celery settings of other programs out.
+- `remote` notifies all workers of a change.
+- `coordination` holds what workers share through Redis besides messages.
+- `redis_condition` reads the state of a server.
 """
 
 from __future__ import annotations

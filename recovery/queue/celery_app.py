@@ -1,8 +1,9 @@
-"""Celery applications that take their settings from Recovery Workers, and from nowhere else.
+"""Celery applications that take their settings only from Recovery Workers.
 
-By itself Celery prefers what the environment says to what its application says: `CELERY_BROKER_URL` and its like name
-another broker, `CELERY_LOADER` and `CELERY_CONFIG_MODULE` name code that sets anything. Such variables are often meant
-for another program's Celery, which actors may use as well. So they stay in the environment, and are ignored here.
+Celery itself prefers environment variables to the settings of its application: `CELERY_BROKER_URL` and similar ones
+name another broker, `CELERY_LOADER` and `CELERY_CONFIG_MODULE` name code that may set anything. Such variables are
+often meant for the Celery of another program, which actors may use as well. So they stay in the environment, and these
+applications ignore them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ IGNORED = (
 )
 """Environment variables that Celery prefers to the settings of an application."""
 IGNORED_OPTIONS = ("CELERY_WORKER_", "CELERY_BEAT_")
-"""Prefixes of environment variables that Celery's command takes for options of `celery worker` and `celery beat`."""
+"""Prefixes of environment variables that Celery's command reads as options of `celery worker` and `celery beat`."""
 
 
 class OwnLoader(AppLoader):  # type: ignore[misc]
@@ -55,11 +56,11 @@ class OwnCelery(Celery):  # type: ignore[misc]
         return super().connection(hostname or self._own_url(), **options)
 
     def _own_url(self) -> Any:
-        return self.conf.get("broker_url")  # as an attribute it would be the environment's
+        return self.conf.get("broker_url")  # the attribute would return the environment's value
 
 
 def ignored_variables(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the names of the environment variables that are ignored and would mean something to Celery."""
+    """Return the sorted names of set environment variables that Celery would read and our applications ignore."""
     return sorted(
         name for name, value in environment.items() if value and (name in IGNORED or name.startswith(IGNORED_OPTIONS))
     )

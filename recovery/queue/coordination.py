@@ -1,7 +1,7 @@
-"""What workers tell each other through Redis beside messages: whose turn it is to apply what ends in a large process
-(`Turns`), and whether Redis lost its data (`Kept`).
+"""Coordination between workers through Redis, besides messages: which worker applies the finished tasks of a large
+process (`Turns`), and whether Redis lost its data (`Kept`).
 
-All of it is a hint: what is lost with Redis costs time, and never work.
+All of this is a hint: losing it with Redis costs time, never work.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from recovery.queue.redis_connection import Addressed, client, translated
 
 APPLY_KEY = "recovery.apply.{}"
 NEVER = -1
-"""What Redis answers where a list has no end of its time."""
+"""Redis's answer to PTTL for a list that has no expiry."""
 
 KEPT_KEY = "recovery.kept"
 
 
 @dataclass(frozen=True, slots=True)
 class TurnStep:
-    """What one step of a turn found: the tasks that it `removed` from the list, and the first of the others. With no
-    others the turn is over."""
+    """The result of one step of a turn: the tasks that it `removed` from the list, and the first tasks that are
+    `waiting` behind them. The turn is over if none are waiting."""
 
     removed: tuple[str, ...]
     waiting: tuple[str, ...]
@@ -33,12 +33,12 @@ class TurnStep:
 
 @translated
 class Turns:
-    """Whose turn it is to apply what ends in a process of many tasks: a list for each process, of tasks whose decisions
-    are finished and not applied.
+    """The right to apply the finished tasks of a large process, one list per process of the tasks whose decisions are
+    finished but not applied.
 
-    Whoever puts the first task into an empty list has the turn, until it has taken out the last. Nobody waits for
-    anybody. A task that is lost with Redis, or with whoever had the turn, is applied when its decision is overdue. A
-    list that is not served for `lifetime` seconds is gone, and with it the turn.
+    The worker that puts the first task into an empty list has the turn until it has removed the last task. No worker
+    waits for another. A task that is lost with Redis, or with the worker that had the turn, is applied when its
+    decision is overdue. A list that no worker serves for `lifetime` seconds expires, and the turn ends with it.
     """
 
     def __init__(self, url: str, lifetime: float) -> None:
@@ -49,20 +49,24 @@ class Turns:
         return client(self._url, os.getpid(), bounded=True)
 
     def join(self, process_id: str, tasks: Sequence[str]) -> bool:
-        """Put tasks of a process into its list: whether it is the caller's turn from now on. One round trip, and a
-        second one where it is."""
+        """Add tasks of a process to its list. Return whether the caller now has the turn.
+
+        One round trip, or two if the list has no expiry yet.
+        """
         key = APPLY_KEY.format(process_id)
         with self._redis.pipeline() as pipeline:
             pipeline.lpush(key, *tasks)
             pipeline.pttl(key)
-            length, left = pipeline.execute()
-        if left == NEVER:  # the first; or whoever was the first ended before it came to this
+            length, milliseconds_left = pipeline.execute()
+        if milliseconds_left == NEVER:  # the list is new, or the worker that created it ended before it set the expiry
             self._redis.pexpire(key, self._lifetime)
         return bool(length == len(tasks))
 
     def go_on(self, process_id: str, done: int, count: int) -> TurnStep:
-        """Take out the `done` tasks that were put in first, which are applied, and see up to `count` of the others.
-        Whoever finds among those it took out what it has not applied had lost the turn, and applies it."""
+        """Remove the first `done` tasks, which the caller has applied, and read up to `count` of the next ones.
+
+        If the removed tasks include tasks that the caller has not applied, it had lost the turn, and must apply them.
+        """
         key = APPLY_KEY.format(process_id)
         with self._redis.pipeline() as pipeline:
             if done:
@@ -73,21 +77,21 @@ class Turns:
         return TurnStep(_texts(removed[0] if removed else None), _texts(waiting)[::-1])
 
 
-def _texts(found: Any) -> tuple[str, ...]:
-    return tuple(text.decode(errors="replace") for text in found or ())
+def _texts(values: Any) -> tuple[str, ...]:
+    return tuple(text.decode(errors="replace") for text in values or ())
 
 
 @translated
 class Kept(Addressed):
-    """Whether Redis has kept what was pushed: a key that is missing once Redis lost its data, for whatever reason.
+    """A marker in Redis that is missing once Redis has lost its data, for whatever reason.
 
-    By list commands alone, which whoever serves queues may use anyway.
+    It uses list commands only, which every user of queues is allowed to run.
     """
 
     def is_noted(self) -> bool:
-        """Whether Redis has kept everything since this was noted."""
+        """Return whether Redis has kept all data since `note` was called."""
         return bool(self._redis.exists(KEPT_KEY))
 
     def note(self) -> None:
-        """Note that Redis has all data now. Noting it twice does no harm."""
+        """Record that Redis has all data now. Calling this twice does no harm."""
         self._redis.lpush(KEPT_KEY, "so was all that was pushed")

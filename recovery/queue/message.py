@@ -1,18 +1,18 @@
-"""Celery messages for attempts, as small as Celery takes them: a million that wait are half a GB in Redis.
+"""Encode, sign and parse Celery messages for attempts.
 
-`apply_async` makes and sends some 1,500 messages a second, of 1,200 bytes each. A scanner has to send a thousand at
-once, so here they are put together from texts. What a worker has made of one again (`remake`) has all that a message of
-Celery's has: for each actor Celery and kombu make one, once.
+Messages are as small as Celery accepts. A scanner sends a thousand at once, for which `apply_async` is too slow, so
+`encode` concatenates texts. `remake` turns a text that a worker took into a complete Celery message: for each actor
+Celery and kombu make one prototype, once.
 
-Messages are signed if Redis is one that others can write to: by a keyed hash (HMAC-SHA256) over the task, the message's
-id, and what else is read of it. The id of an attempt's message names the task to run, the pass and the time, so none of
-these can be forged, nor put into another actor's queue.
+If there is a key, each message is signed with a keyed hash (HMAC-SHA256) over the task, the message's id, and the rest
+of what is read from it. Use a key if others can write to this Redis. The id of an attempt's message contains the
+decision's id, the pass and the time, so nobody can forge these or move the message into another actor's queue.
 
-Promises: without the key nobody makes a message that a worker takes. It doesn't promise that a message is taken once:
-one that was seen can be put into its queue again. For an attempt its pass is stale by then; a nudge has a worker look
-for what is overdue; a sweep is taken until it expires.
+Guarantee: without the key nobody can make a message that a worker accepts. Not guaranteed: that a message is taken only
+once. Somebody who has seen a message can put it into its queue again. For an attempt its pass is stale by then; a nudge
+only makes a worker look for overdue records; a sweep is accepted until it expires.
 
-Several keys let them be changed while the cluster runs: the first signs, all verify.
+Several keys allow a change of keys while the cluster runs: the first key signs, all keys verify.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from recovery.settings import Settings
 from recovery.store import Queued
 
 NUDGE = "recovery.nudge"
-"""The task that has a worker scan, and the queue that it is in."""
+"""The task that makes a worker scan, and its queue."""
 SWEEP, SPARK_QUEUE = "recovery.sweep", "spark"
-"""The task that is a sweep, and the queue that it is in."""
+"""The task that orders a sweep, and its queue."""
 
 HEADER = "signature"
-"""The header of a message's signature. Workers without a key don't look at it."""
+"""The message header that holds the signature. Workers without a key ignore it."""
 
 
 class Signer:
-    """Signs and verifies. Without keys nothing is signed, and everything passes."""
+    """A signer and verifier of messages. Without keys it signs nothing and accepts everything."""
 
     def __init__(self, keys: Sequence[str] = (), *, accept_unsigned: bool = False) -> None:
         self._keys = [key.encode() for key in keys]
@@ -51,11 +51,11 @@ class Signer:
         return bool(self._keys)
 
     def sign(self, task: str, message_id: str, rest: str = "") -> str:
-        """The signature by the first key."""
+        """Return the signature by the first key."""
         return _digest(self._keys[0], task, message_id, rest)
 
     def is_good(self, signature: object, task: str, message_id: str, rest: str = "") -> bool:
-        """Whether this is a signature by one of the keys; or there is none, and none is needed."""
+        """Return whether the signature was made with one of the keys, or is missing and not required."""
         if signature is None or not self._keys:
             return self._accept_unsigned
         if not isinstance(signature, str) or not signature.isascii():
@@ -67,50 +67,52 @@ UNSIGNED = Signer()
 
 
 def signer(settings: Settings) -> Signer:
-    """By the keys of these settings."""
+    """Return a signer with the keys of these settings."""
     keys = settings.message_key.get_secret_value().split(",") if settings.message_key is not None else []
     return Signer(keys, accept_unsigned=settings.accept_unsigned)
 
 
 def _digest(key: bytes, task: str, message_id: str, rest: str) -> str:
-    # No text of ours has a line's end in it; a surrogate of a stranger's must not end a worker.
+    # None of our texts contains a line break. Text from a stranger may contain a surrogate, which must not end a
+    # worker.
     return hmac.digest(key, f"{task}\n{message_id}\n{rest}".encode(errors="replace"), "sha256").hex()
 
 
 _CODED = '"content-type":"application/json","content-encoding":"utf-8"'
 _FORM = re.compile("([^:]{1,100}):([^:]{1,100}):([0-9]{1,14})")
-"""Of a message's id. Fourteen digits of milliseconds go to the year 5138: no date is too far off to be read."""
+"""The form of a message's id: decision, pass, milliseconds. Fourteen digits reach the year 5138, so `datetime` can
+represent every match."""
 
 
 def encode(queued: Queued, signer: Signer = UNSIGNED) -> str:
-    """The Redis message that hands this decision to its actor, signed if there is a key.
+    """Return the Redis message that hands this decision to its actor, signed if there is a key.
 
-    Its arguments are the decision's id and the pass. Its id is theirs as well, so that a worker's parent process
-    can tell from it what its children run, and how old the messages are that it takes; see `parse_id`.
+    Its arguments are the decision's id and the pass. The message's id contains both as well, so that a worker's parent
+    process can read from it what its children run, and how old the messages are that it takes; see `parse_id`.
     """
     age = 0 if queued.first else _milliseconds(queued.queued_at)
-    key, pass_key, (headers, to) = queued.id, queued.pass_key, _of_actor(queued.actor)
-    # The pass is new for every enqueue but shared by a batch; with the task it names the message. Both are of letters,
-    # digits and a slash: nothing to escape.
-    name = f"{key}:{pass_key}:{age}"
-    signature = f'"{HEADER}":"{signer.sign(queued.actor, name)}",' if signer.signs else ""
+    decision_id, pass_key, (headers, delivery) = queued.id, queued.pass_key, _of_actor(queued.actor)
+    # A pass is new for every enqueue but shared by a batch, so it identifies the message only together with the
+    # decision. Both consist of letters, digits and a slash: nothing to escape.
+    message_id = f"{decision_id}:{pass_key}:{age}"
+    signature = f'"{HEADER}":"{signer.sign(queued.actor, message_id)}",' if signer.signs else ""
     return (
-        f'{{"body":"[[\\"{key}\\",\\"{pass_key}\\"],{{}},{{}}]",{_CODED},{headers}{signature}"id":"{name}"}},'
-        f'"properties":{{{to},"delivery_tag":"{name}"}}}}'
+        f'{{"body":"[[\\"{decision_id}\\",\\"{pass_key}\\"],{{}},{{}}]",{_CODED},{headers}{signature}"id":"{message_id}"}},'
+        f'"properties":{{{delivery},"delivery_tag":"{message_id}"}}}}'
     )
 
 
 @lru_cache(maxsize=8)
 def _milliseconds(moment: datetime) -> int:
-    """Since 1970. Of a batch it is the same for all."""
+    """Return milliseconds since 1970. Cached, because all messages of a batch have the same moment."""
     return round(moment.timestamp() * 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class MessageId:
-    """What a message's id tells: its decision, the pass, and when it was queued by the database's clock.
+    """The content of a message's id: its decision, the pass, and when it was queued by the database's clock.
 
-    The time is None for a message that was put first in line: it tells nothing of how far the line has got.
+    The time is None for a message that was put first in line, because it does not show how far the queue has advanced.
     """
 
     decision_id: str
@@ -119,10 +121,10 @@ class MessageId:
 
 
 def parse_id(message_id: object) -> MessageId | None:
-    """What the id of one of our messages tells; None for everything that is not exactly of its form."""
-    if type(message_id) is not str or not (found := _FORM.fullmatch(message_id)):
+    """Return the content of a message's id; None if the id does not have exactly the form of ours."""
+    if type(message_id) is not str or not (match := _FORM.fullmatch(message_id)):
         return None
-    decision_id, pass_key, milliseconds = found.groups()
+    decision_id, pass_key, milliseconds = match.groups()
     if not (is_record_id(decision_id) and is_pass(pass_key)):
         return None
     queued_at = datetime.fromtimestamp(int(milliseconds) / 1000, UTC) if int(milliseconds) else None
@@ -130,7 +132,7 @@ def parse_id(message_id: object) -> MessageId | None:
 
 
 def id_of(text: bytes) -> MessageId | None:
-    """The same of a message as it lies in Redis; None for what is none of ours."""
+    """Return the content of the id of a message as stored in Redis; None if the message is not ours."""
     try:
         return parse_id(json.loads(text)["headers"]["id"])
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -138,8 +140,9 @@ def id_of(text: bytes) -> MessageId | None:
 
 
 def remake(task: str, message_id: str, args: list[Any], kwargs: dict[str, Any], queue: str, tag: str) -> dict[str, Any]:
-    """A message as a worker's Celery takes it, of nothing but these. `tag` is what it is acknowledged by."""
-    payload, rest_of_body = _prototype(task)
+    """Return a message as a worker's Celery takes it, made only of these arguments. `tag` is its delivery tag, by which
+    it is acknowledged."""
+    payload, embed = _prototype(task)
     headers = {**payload["headers"], "id": message_id, "root_id": message_id}
     properties = {
         **payload["properties"],
@@ -148,7 +151,7 @@ def remake(task: str, message_id: str, args: list[Any], kwargs: dict[str, Any], 
         "delivery_info": {"exchange": "", "routing_key": queue},
         "body_encoding": "utf-8",
     }
-    body = f"[{json.dumps(args)}, {json.dumps(kwargs)}, {rest_of_body}]"
+    body = f"[{json.dumps(args)}, {json.dumps(kwargs)}, {embed}]"
     return {**payload, "headers": headers, "properties": properties, "body": body}
 
 
@@ -160,8 +163,8 @@ def _of_actor(actor: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=4096)
 def _prototype(actor: str) -> tuple[dict[str, Any], str]:
-    """Celery's own message for `actor`, and the JSON of its body's third part."""
-    # Only workers take messages; what reads or sends them does without Celery's modules.
+    """Return Celery's own message for `actor`, and the JSON of the third part of its body."""
+    # Only workers take messages. Programs that only read or send messages do without Celery's modules.
     from kombu import Connection
     from kombu.serialization import dumps
 

@@ -1,4 +1,4 @@
-"""How a Redis or Valkey is, by what it tells of itself: for `recovery doctor`."""
+"""Read the condition of a Redis or Valkey server from what it reports, for `recovery doctor`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 
 @dataclass(frozen=True, slots=True)
 class RedisCondition:
-    """What a server tells of itself. Memory is in bytes."""
+    """What a server reports about itself. Memory is in bytes."""
 
     product: str
     version: str
@@ -21,28 +21,31 @@ class RedisCondition:
     appends: bool
     """Whether it keeps an append-only file."""
     saves: bool | None
-    """Whether it saves its data by itself now and then; None: it does not tell."""
+    """Whether it saves snapshots by itself; None if it does not report that."""
     writes_well: bool
-    """Whether its last writes to disk went well: by default it takes no messages after one that did not."""
+    """Whether its last writes to disk succeeded. By default it accepts no messages after a failed write."""
     policy: str
-    """What it drops when its memory is full (`maxmemory-policy`)."""
+    """Which keys it evicts when its memory is full (`maxmemory-policy`)."""
     memory: int
     limit: int
-    """`maxmemory`; 0: none."""
+    """`maxmemory`; 0 means no limit."""
     ahead: timedelta
-    """How far its clock is ahead of this machine's."""
+    """How far its clock is ahead of this machine's clock."""
     uncertain: timedelta
-    """By how much `ahead` may be wrong: half of what the question took."""
+    """Maximum error of `ahead`: half the duration of the round trip that asked for the time."""
 
 
 def introduce(redis: Redis) -> dict[str, str]:
-    """Return what a server says of itself at a connection's start, `mode` and `role` among it; nothing if it may not be
-    asked. Unlike INFO, each user may ask this."""
+    """Return the server's reply to HELLO, with `mode` and `role` among its fields; empty if the server refuses it or
+    does not know it.
+
+    Unlike INFO, every user may send HELLO.
+    """
     try:
-        told: Any = redis.execute_command("HELLO")  # type: ignore[no-untyped-call]
+        reply: Any = redis.execute_command("HELLO")  # type: ignore[no-untyped-call]
     except ResponseError:
         return {}
-    pairs = told.items() if isinstance(told, dict) else zip(told[::2], told[1::2], strict=True)
+    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
     return {_text(name): _text(value) for name, value in pairs if isinstance(value, bytes | str)}
 
 
@@ -51,14 +54,14 @@ def _text(value: bytes | str) -> str:
 
 
 def ask_condition(redis: Redis) -> RedisCondition:
-    """Three round trips."""
+    """Return the server's condition. Takes three round trips."""
     info: dict[str, Any] = redis.info()
     before = time.time()
-    told: Any = redis.time()
+    reply: Any = redis.time()
     after = time.time()
-    seconds, microseconds = told
+    seconds, microseconds = reply
     middle = datetime.fromtimestamp((before + after) / 2, UTC)
-    theirs = datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=microseconds)
+    server_time = datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=microseconds)
     return RedisCondition(
         product="Valkey" if "valkey_version" in info else "Redis",
         version=str(info.get("valkey_version") or info["redis_version"]),
@@ -69,7 +72,7 @@ def ask_condition(redis: Redis) -> RedisCondition:
         policy=str(info.get("maxmemory_policy", "noeviction")),
         memory=int(info.get("used_memory", 0)),
         limit=int(info.get("maxmemory", 0)),
-        ahead=theirs - middle,
+        ahead=server_time - middle,
         uncertain=timedelta(seconds=(after - before) / 2),
     )
 
@@ -77,6 +80,6 @@ def ask_condition(redis: Redis) -> RedisCondition:
 def _saves(redis: Redis) -> bool | None:
     try:
         points: Any = redis.config_get("save")
-    except ResponseError:  # hosts of Redis often forbid CONFIG
+    except ResponseError:  # providers of hosted Redis often forbid CONFIG
         return None
     return bool(points.get("save"))

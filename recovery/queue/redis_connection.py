@@ -1,14 +1,14 @@
-"""How we connect to Redis: our own clients, and Celery's of workers, beats and commands, all in the same way; and which
-of our errors Redis's are above the queue.
+"""Connections to Redis, with the same settings for our own clients and for Celery in workers, beats and commands.
 
-No connection waits for ever. A server that is gone without a word (its machine lost its power, a firewall drops what
-we send) resets nothing: a read or a write would wait for as long as the kernel does, which is a quarter of an hour for
-a write and without end for a read. So each has a time limit, and an idle connection is probed now and then by the
-kernel, or by Celery's transport.
+No connection waits for ever. A server may vanish without closing its connections, because its machine lost power or a
+firewall drops packets. By default the kernel then lets a write wait for 15 minutes and a read without end. So each
+connection has a time limit, and the kernel or Celery's transport probes idle connections.
 
-With `rediss://` the server's certificate and name are verified before anything is sent to it, the password included.
-kombu by itself verifies nothing if the address has no options. Those of the address win: `ssl_ca_certs`,
-`ssl_certfile`, `ssl_keyfile`, `ssl_check_hostname`, and `ssl_cert_reqs`, whose `none` verifies nothing.
+With `rediss://` the server's certificate and name are verified before anything is sent to it, including the password.
+kombu itself verifies nothing if the address has no options. Options in the address take precedence: `ssl_ca_certs`,
+`ssl_certfile`, `ssl_keyfile`, `ssl_check_hostname`, and `ssl_cert_reqs`, whose value `none` disables verification.
+
+This module also translates the driver's errors into `BrokerError` (`ours`, `translated`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from recovery import certificates
 from recovery.addresses import public, told
 from recovery.errors import BrokerError, SettingsError, boundary
 
-# With the errors of redis-py that what stands in for a part of kombu's transport catches
-# (`recovery.worker.messages.transport`): kombu hands them on as they are.
+# Includes the redis-py errors that our replacements for parts of kombu's transport catch
+# (`recovery.worker.messages.transport`), because kombu passes them on unchanged.
 __all__ = [
     "ANSWER_TIMEOUT",
     "MAX_BYTES",
@@ -50,22 +50,22 @@ __all__ = [
 ]
 
 ANSWER_TIMEOUT = 3.0
-"""Seconds. What we ask takes Redis milliseconds, and a server that is busy with another's long script is asked again;
-workers wait for it in their event loops, one answer after the other."""
+"""Seconds to wait for an answer. Redis needs milliseconds for what we ask. Workers wait for answers in their event
+loops, one after the other, so the limit is short."""
 
 CHECK_EVERY = 2
-"""Whole seconds. By this much may an answer to a worker's poll be late, which Redis gives within one; a look every so
-often finds it. So a connection that died is closed within five seconds, and one for remote control within eight."""
+"""Whole seconds between two health checks of a worker's connection. Redis answers a poll within 1 s, so a dead
+connection is closed within 5 s, and a connection for remote control within 8 s."""
 
 ASK_AFTER = 5
-"""Seconds that a connection of ours was idle after which it is asked whether it lives, before it carries anything."""
+"""Seconds that a connection of ours may be idle before its next use is preceded by a health check."""
 
 _KEEPALIVE = {
-    # An idle connection is known to be dead after five seconds, and two more for each of three unanswered probes.
+    # An idle connection is known to be dead after 5 s, plus 2 s for each of three unanswered probes.
     socket.TCP_KEEPIDLE: 5,
     socket.TCP_KEEPINTVL: 2,
     socket.TCP_KEEPCNT: 3,
-    # Milliseconds. What was written and not acknowledged for so long: the kernel by itself tries for 15 minutes.
+    # Milliseconds that written data may stay unacknowledged. The kernel's default is 15 minutes.
     socket.TCP_USER_TIMEOUT: 10_000,
 }
 
@@ -77,8 +77,8 @@ _SOCKETS = {
 }
 
 MAX_BYTES = 16 * 1024
-"""Of a message's text. Ours have some 500, with the longest names 1,000; Python's values take up to twenty times as
-much."""
+"""Maximum bytes of a message's text. Our messages have about 500 bytes, or 1,000 with the longest names. Parsed into
+Python values a text takes up to twenty times as much memory."""
 _TOO_LARGE = b" " * (MAX_BYTES + 1)
 
 
@@ -86,18 +86,19 @@ _encoder: Any = Encoder("utf-8", "strict", False)  # type: ignore[no-untyped-cal
 
 
 def connect(url: str, within: float = ANSWER_TIMEOUT, **options: Any) -> Redis:
-    """A client of our own, which connects when it is used. Raises ValueError for an address that can't be."""
+    """Return a new client of ours, which connects at its first use. Raises ValueError if the address is not valid."""
     sockets = dict(_SOCKETS, socket_connect_timeout=within, command_packer=OnePiece(), health_check_interval=ASK_AFTER)
     sockets |= options
-    # No retries: redis-py would send a command again whose reply was lost.
+    # No retries: redis-py would also repeat a command of which only the reply was lost.
     return Redis.from_url(url, retry=Retry(NoBackoff(), 0), **sockets | {"socket_timeout": within})
 
 
 def celery_settings(url: str) -> dict[str, Any]:
-    """The settings of a Celery application that has its broker at this address."""
+    """Return the settings of a Celery application whose broker is at this address."""
     return {
         "broker_url": url,
-        # Whole where the address has options of its own, kombu would leave these out; redis-py's default is the same.
+        # All of them, because if the address has options of its own, kombu would ignore these; redis-py's default is
+        # the same.
         "broker_use_ssl": {"ssl_cert_reqs": ssl.CERT_REQUIRED} if url.startswith("rediss:") else False,
         "broker_transport_options": {**_SOCKETS, "health_check_interval": CHECK_EVERY},
     }
@@ -105,8 +106,17 @@ def celery_settings(url: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=8)
 def client(url: str, _pid: int, within: float = ANSWER_TIMEOUT, bounded: bool = False) -> Redis:
-    """Return the client of this process, `_pid`: a connection must not be carried over a fork. `bounded`: it reads
-    nothing that is larger than a message may be."""
+    """Return the client of this process, `_pid`, because a connection must not be carried over a fork.
+
+    Args:
+        url: The address of Redis.
+        _pid: The id of this process.
+        within: Seconds to wait for a connection and for each answer.
+        bounded: Whether the client discards values that are larger than a message may be.
+
+    Raises:
+        SettingsError: The address is not valid.
+    """
     if (tls := certificates.of_redis(url)) is not None:
         tls.check()
     options = {}
@@ -119,7 +129,7 @@ def client(url: str, _pid: int, within: float = ANSWER_TIMEOUT, bounded: bool = 
 
 
 class Addressed:
-    """Something that is kept at one Redis address. A base class."""
+    """Base class of objects that are stored at one Redis address."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -130,37 +140,41 @@ class Addressed:
 
 
 def ours(error: Exception) -> BrokerError:
-    """Return a driver's error as one of ours, whose text says what kind it was. `remote` translates those of Celery's
-    remote control."""
+    """Return a driver's error as a BrokerError whose text begins with the kind of the error. `remote` translates the
+    errors of Celery's remote control with it."""
     return BrokerError(f"{type(error).__name__}: {error}")
 
 
-# kombu hands on what goes wrong with its sockets as it is.
+# OSError, because kombu passes on socket errors unchanged.
 translated = boundary((RedisError, OSError), ours)
-"""Decorates the class that asks Redis."""
+"""Decorator for classes that talk to Redis: makes their public methods raise BrokerError."""
 
 
 class OnePiece:
-    """Stands in for redis-py's packer of commands (`command_packer`): each command is one piece.
+    """A replacement for redis-py's command packer (`command_packer`) that packs each command into one piece.
 
-    redis-py writes a command of a thousand messages in a hundred pieces, and each write gives the interpreter to
-    whichever thread wants it: a push then takes three times as long while other threads compute.
+    redis-py writes a command of a thousand messages in a hundred pieces. Each write releases the interpreter to other
+    threads, which slows down a push while other threads compute.
     """
 
     def pack(self, *words: Any) -> list[bytes]:
-        """A command as it goes over the wire. Its name may be of several words, which the server wants one by one."""
-        name, *rest = words
+        """Return a command as it is sent over the wire. If its name has several words, the server expects each as an
+        argument of its own."""
+        name, *arguments = words
         names = (name.encode() if isinstance(name, str) else name).split()
-        parts = [*names, *(one.encode() if type(one) is str else _encoder.encode(one) for one in rest)]
+        parts = [
+            *names,
+            *(argument.encode() if type(argument) is str else _encoder.encode(argument) for argument in arguments),
+        ]
         return [b"".join([b"*%d\r\n" % len(parts), *(b"$%d\r\n%b\r\n" % (len(part), part) for part in parts)])]
 
 
 class BoundedParser(_RESP3Parser):
-    """redis-py's parser, for connections that take messages. A value that is longer than a message may be is replaced
-    by one that is refused for its length.
+    """redis-py's parser for connections that take messages: it replaces a value that is longer than a message may be by
+    a constant that is refused because of its length.
 
-    What is popped from a queue may have half a gigabyte, and is read before anybody can look at it; redis-py has no
-    bound of its own.
+    A value that is popped from a queue may have half a gigabyte, and would be read completely before anybody can check
+    it. redis-py has no limit of its own.
     """
 
     def on_connect(self, connection: Any) -> None:
@@ -172,12 +186,12 @@ class _BoundedBuffer(SocketBuffer):
     def read(self, length: int, timeout: float | object = SENTINEL) -> bytes:
         if length <= MAX_BYTES:
             return super().read(length, timeout)
-        left = length + 2 - len(self._buffer.read(length + 2))  # with the end of its line
-        while left > 0:
+        remaining = length + 2 - len(self._buffer.read(length + 2))  # including the end of its line
+        while remaining > 0:
             self._buffer.seek(0)
             self._buffer.truncate()
-            data = self._sock.recv(min(left, self.socket_read_size))
+            data = self._sock.recv(min(remaining, self.socket_read_size))
             if not data:
                 raise ConnectionLost(SERVER_CLOSED_CONNECTION_ERROR)
-            left -= len(data)
+            remaining -= len(data)
         return _TOO_LARGE

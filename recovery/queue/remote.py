@@ -1,5 +1,7 @@
-"""Celery's remote control: telling all workers something at once, and asking one whether it answers. What is told is a
-hint: whoever does not hear it learns of it later."""
+"""Celery's remote control: notify all workers at once, and ask one worker whether it answers.
+
+A notice is a hint: a worker that misses it learns of the change later.
+"""
 
 from __future__ import annotations
 
@@ -21,22 +23,23 @@ from recovery.threads import try_start
 log = logging.getLogger(__name__)
 
 SETTINGS_CHANGED = "recovery_settings_changed"
-"""The control command: settings of actors or process types have changed, or which actors are blocked."""
+"""The control command for: settings of actors or process types have changed, or which actors are blocked."""
 
 LIVES = "recovery_lives"
-"""The control command that a worker answers with the name of its database. Other workers at the same Redis, of another
-cluster or product, do not, or with another name."""
+"""The control command that a worker answers with the name of its database. Workers of another cluster or product at the
+same Redis do not answer, or answer with another name."""
 
 _AT_ONCE = {"max_retries": 1, "interval_start": 0.0, "interval_step": 0.0}
-"""kombu's options of a connection: made again once, at once. By its own it would be tried for six seconds, which a
-`recovery doctor` that asks about an outage of Redis would take longer."""
+"""kombu's connection options: retry a connection once, without a pause. By default kombu would try for six seconds,
+which would delay a `recovery doctor` during an outage of Redis."""
 
 TELL_TIMEOUT = 2.0
-"""Seconds that it may take; an operator's command waits for it."""
+"""Maximum seconds that `tell_workers` takes. An operator's command waits for it."""
 
 
 def tell_workers(url: str, command: str) -> bool:
-    """Send a control command to all workers at this Redis: whether it was sent in time. Does not raise."""
+    """Send a control command to all workers at this Redis. Return whether it was sent within TELL_TIMEOUT. Do not
+    raise."""
     sent = threading.Event()
 
     def send() -> None:
@@ -45,34 +48,38 @@ def tell_workers(url: str, command: str) -> bool:
                 control.broadcast(command, connection=connection)
             sent.set()
         except (BrokerError, RedisError, OSError) as error:
-            log.warning("workers not told (%s)", error)
+            log.warning("could not notify workers (%s)", error)
 
-    # Each answer has its time, and kombu asks for several and tries again.
+    # In a thread, because each answer has its own time limit, and kombu waits for several answers and retries.
     sending = threading.Thread(target=send, name="tell workers", daemon=True)
-    if not try_start(sending):  # the change that workers are told of is saved
+    if not try_start(sending):  # the change itself is saved already
         return False
     sending.join(TELL_TIMEOUT)
     return sent.is_set()
 
 
 def answering(url: str, database: str, timeout: float) -> list[str]:
-    """Names, as `name@host`, of all workers on this database whose main loop answers within `timeout` seconds; waits
-    for so long. Raises what its driver does."""
+    """Return the names, as `name@host`, of all workers on this database whose main loop answers within `timeout`
+    seconds.
+
+    Always waits for `timeout` seconds. Raises the driver's errors.
+    """
     with _control(url) as (control, connection):
         answers = control.broadcast(LIVES, reply=True, timeout=timeout, connection=connection) or ()
-        return [name for answer in answers for name, its in answer.items() if its == database]
+        return [name for answer in answers for name, worker_database in answer.items() if worker_database == database]
 
 
 def answers(url: str, worker: str, timeout: float) -> bool:
-    """Whether the main loop of a worker, `name@host`, answers in time. Raises what its driver does."""
+    """Return whether the main loop of the worker `name@host` answers within `timeout` seconds. Raises the driver's
+    errors."""
     with _control(url) as (control, connection):
         return bool(control.ping([worker], timeout=timeout, connection=connection))
 
 
 @contextmanager
 def _control(url: str) -> Iterator[tuple[Control, Any]]:
-    """Remote control over a connection of its own: of those that Celery keeps for all of a program some may have died
-    since. kombu's errors are raised as ours."""
+    """Yield remote control over a new connection, because pooled connections of Celery may have died. Raises kombu's
+    errors as BrokerError."""
     with OwnCelery(set_as_current=False) as app:
         app.conf.update(celery_settings(url))
         app.conf.broker_transport_options = {**app.conf.broker_transport_options, **_AT_ONCE}

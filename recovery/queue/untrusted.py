@@ -1,12 +1,12 @@
-"""What others may have put into Redis: a text that is no message of ours is refused, and a key in the place of a queue
-is set aside.
+"""Check untrusted data from Redis: refuse texts that are not messages of ours, and set aside keys that take the place
+of a queue.
 
-Whoever can write to Redis can write anything there, and Celery believes all of it: callbacks to send, times to wait
-for, an encoding that unpacks to gigabytes, fields of other types that end a worker. So no text reaches Celery. What is
-read of a text is what is needed: for which task it is, its id, and for a sweep whether it repairs. Each must have
-exactly its form. A message is made anew from that (`message.remake`), and all else in the text is dropped.
+Whoever can write to Redis can write anything there, and Celery trusts all of it: callbacks to send, delays, an encoding
+that unpacks to gigabytes, fields of wrong types that crash a worker. So no text reaches Celery. Only the required parts
+of a text are read: its task, its id, and for a sweep whether it repairs. Each must have exactly its form. A new message
+is made from these parts (`message.remake`), and the rest of the text is dropped.
 
-Promises: of whatever bytes, either a small value or `MessageRefused`, in time and memory that `MAX_BYTES` bounds.
+Guarantee: any bytes result either in a small value or in `MessageRefused`, in time and memory bounded by `MAX_BYTES`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from recovery.queue.message import HEADER, MessageId, Signer, parse_id
 from recovery.queue.redis_connection import MAX_BYTES
 
 MAX_ID = 200
-"""Characters of an id of a message that is no attempt's: whoever sends it may choose it."""
+"""Maximum characters of the id of a message that is not for an attempt. The sender may choose this id."""
 
 ASIDE = "not-a-queue"
-"""In the name that is given to what stood in the place of a queue of ours, and in front of something random."""
+"""The middle part of the name that a key is renamed to if it took the place of a queue of ours. Random characters
+follow it."""
 
 
 class MessageRefusal(StrEnum):
-    """Why a text is not believed."""
+    """The reasons to refuse a text."""
 
     TOO_LARGE = "too large"
     MALFORMED = "malformed"
@@ -44,7 +45,7 @@ class MessageRefusal(StrEnum):
 
 
 class MessageRefused(Exception):
-    """A text that is dropped. `reason` says nothing of what is in it."""
+    """A text that is dropped. `reason` contains nothing of the text."""
 
     def __init__(self, reason: MessageRefusal) -> None:
         super().__init__(reason.value)
@@ -53,7 +54,7 @@ class MessageRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A message for one task, of which nothing more is checked yet than its task and that it has an id."""
+    """A message for one task, of which only the task and the id are checked so far."""
 
     task: str
     id: str
@@ -61,29 +62,33 @@ class Envelope:
     message: dict[str, Any]
 
     def verify(self, signer: Signer, rest: str = "") -> None:
-        """Raise MessageRefused unless its signature is good for its task, its id and the rest."""
+        """Raise MessageRefused unless the signature is valid for the task, the id and `rest`."""
         if not signer.is_good(self.headers.get(HEADER), self.task, self.id, rest):
             raise MessageRefused(MessageRefusal.SIGNATURE)
 
 
 def attempt(text: bytes, actor: str, signer: Signer) -> tuple[str, MessageId]:
-    """The id of a message that hands a decision to this actor, and what it tells. Raises MessageRefused."""
+    """Return the id of a message that hands a decision to this actor, and the content of that id. Raises
+    MessageRefused."""
     envelope = unseal(text, actor)
-    told = parse_id(envelope.id)
-    if told is None:
+    message_id = parse_id(envelope.id)
+    if message_id is None:
         raise MessageRefused(MessageRefusal.MALFORMED)
     envelope.verify(signer)
-    return envelope.id, told
+    return envelope.id, message_id
 
 
 def nudge(text: bytes, task: str, signer: Signer) -> None:
-    """A message that says no more than that it is there. Raises MessageRefused."""
+    """Check a message that carries nothing besides its task. Raises MessageRefused."""
     unseal(text, task).verify(signer)
 
 
 def sweep(text: bytes, task: str, signer: Signer) -> tuple[bool, float]:
-    """Whether a message for a sweep has it repair, and every how many seconds one is wanted. Raises
-    MessageRefused, for one that is too old as well."""
+    """Check a message that orders a sweep. Raises MessageRefused, also if the message has expired.
+
+    Returns:
+        Whether the sweep repairs, and the interval in seconds between two sweeps.
+    """
     envelope = unseal(text, task)
     expires = envelope.headers.get("expires")
     match decode_body(envelope.message):
@@ -97,12 +102,12 @@ def sweep(text: bytes, task: str, signer: Signer) -> tuple[bool, float]:
 
 
 def sweep_terms(expires: object, repair: object, every: object) -> str:
-    """What of a sweep's message is signed besides its task and id."""
+    """Return the text that is signed for a sweep's message, besides its task and id."""
     return f"{expires} {repair} {every}"
 
 
 def unseal(text: bytes, task: str) -> Envelope:
-    """A message for this task. Raises MessageRefused."""
+    """Return the envelope of a message for this task. Raises MessageRefused."""
     match parse(text):
         case {"headers": {"task": str(name), "id": str(id_)} as headers} as message if len(id_) <= MAX_ID:
             if name != task:
@@ -112,7 +117,7 @@ def unseal(text: bytes, task: str) -> Envelope:
 
 
 def parse(text: bytes | str) -> Any:
-    """A text as JSON, if it is one of bounded size and depth. Raises MessageRefused."""
+    """Return a text parsed as JSON. Raises MessageRefused if it is too long, nested too deeply, or not JSON."""
     if len(text) > MAX_BYTES:
         raise MessageRefused(MessageRefusal.TOO_LARGE)
     try:
@@ -122,7 +127,7 @@ def parse(text: bytes | str) -> Any:
 
 
 def decode_body(message: Any) -> Any:
-    """The body of a message, as Celery encodes it. Raises MessageRefused."""
+    """Return the body of a message, decoded as Celery encodes it. Raises MessageRefused."""
     match message:
         case {"body": str(body), "properties": {"body_encoding": "base64"}}:
             try:
@@ -137,7 +142,7 @@ def _is_time(seconds: float) -> bool:
 
 
 def _is_past(expires: Any) -> bool:
-    """Whether a time as Celery writes it is over. By this machine's clock, as Celery itself has it."""
+    """Return whether a time as Celery writes it is past, by this machine's clock, which Celery uses as well."""
     if expires is None:
         return False
     try:
@@ -148,17 +153,25 @@ def _is_past(expires: Any) -> bool:
 
 
 def set_aside(client: Any, key: str, name: str, wanted: str) -> tuple[str, str] | None:
-    """Rename what stands at `key`, unless it has the type that it should have. Return the type that it has and its new
-    name, which begins with `name`; None if it is well, or was changed meanwhile.
+    """Rename the value at `key` unless it has the type `wanted`.
 
-    Otherwise no poll of any queue would be answered, or no worker would start. It belongs to somebody, so it is not
-    removed. `client` is one of redis-py's, whose errors are raised.
+    Otherwise Redis would answer no poll of any queue, or no worker would start. The value is renamed and not deleted,
+    because it belongs to another program.
+
+    Args:
+        client: A client of redis-py. Its errors are raised.
+        key: The key to check.
+        name: The first part of the new name.
+        wanted: The type that the key should have.
+
+    Returns:
+        The type of the value and its new name; None if the key is free or has the right type, or was changed meanwhile.
     """
     with client.pipeline() as pipeline:
-        pipeline.watch(key)  # else a queue that took its place just now could be what is renamed
-        kind = pipeline.type(key)
-        kind = kind.decode() if isinstance(kind, bytes) else kind
-        if kind in ("none", wanted):
+        pipeline.watch(key)  # otherwise the rename could hit a queue that was created at this key in the meantime
+        key_type = pipeline.type(key)
+        key_type = key_type.decode() if isinstance(key_type, bytes) else key_type
+        if key_type in ("none", wanted):
             return None
         aside = f"{name}.{ASIDE}.{secrets.token_hex(8)}"
         pipeline.multi()
@@ -167,4 +180,4 @@ def set_aside(client: Any, key: str, name: str, wanted: str) -> tuple[str, str] 
             pipeline.execute()
         except WatchError:
             return None
-    return kind, aside
+    return key_type, aside

@@ -1,7 +1,7 @@
 """The Celery application: `celery -A recovery.worker.app worker`, `celery -A recovery.worker.app beat`.
 
-Serves the `Recovery` object that RECOVERY_APP names. A queue per actor; without `-Q` a worker consumes all of
-them. Sweeps are in the queue `spark`, which only workers that name it consume.
+It serves the `Recovery` object that RECOVERY_APP names. Each actor has a queue; without `-Q` a worker consumes the
+queues of all actors. Sweeps are in the queue `spark`, which only workers that name it consume.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ REMAPPED = "REMAP_SIGTERM"
 
 
 def make_celery() -> Celery:
-    """Return the Celery application of the environment's settings. Raises SettingsError."""
+    """Return the Celery application for the settings in the environment. Raises SettingsError."""
     _refuse_remapped_signals()
     _ignore_option_variables()
     log_printable()
     recovery_app = load_app(current().app)
     add_canary(recovery_app)
     if (tls := of_redis(recovery_app.settings.broker_url)) is not None:
-        tls.check()  # Celery would try again for ever, and a beat asks nobody else before
+        tls.check()  # otherwise Celery would retry for ever; and a beat connects to nothing else before
     transport.install()
     settings = recovery_app.settings
     logs.install(recovery_app.actors.keys(), settings.log_format, settings.broker_url)
     if ignored := ignored_variables():
-        log.warning("%s: set for Celery, and ignored here: give RECOVERY_… settings or options", ", ".join(ignored))
+        log.warning("%s: set for Celery, but ignored: use RECOVERY_… settings or options", ", ".join(ignored))
     celery = OwnCelery("recovery", set_as_current=True, amqp=transport.Messaging, log=StreamLogging)
     celery.conf.update(configuration(settings, sorted(recovery_app.actors)))
     tasks.register(celery, recovery_app)
@@ -54,7 +54,7 @@ def make_celery() -> Celery:
 
 
 def _refuse_remapped_signals() -> None:
-    """Raise SettingsError if Celery, which has read this variable by now, would treat SIGTERM as another signal."""
+    """Raise SettingsError if Celery, which has read this variable already, would treat SIGTERM as another signal."""
     if os.environ.get(REMAPPED):
         raise SettingsError(
             f"{REMAPPED}={os.environ[REMAPPED]}: a worker that is told to end would give its tasks no time to end; "
@@ -71,6 +71,6 @@ def _ignore_option_variables() -> None:
 try:
     app = make_celery()
 except RecoveryError as error:
-    # Celery would show it as a traceback of its own loader.
+    # Otherwise Celery would show a traceback of its own loader.
     print(f"error: {printable_lines(error)}", file=sys.stderr)
     sys.exit(2)

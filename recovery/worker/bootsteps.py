@@ -1,4 +1,4 @@
-"""Ties the lifeline, the scanners and the drain to a Celery worker's start and end."""
+"""Tie the lifeline, the scanners and the drain to a Celery worker's start and end."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ from recovery.worker.start_up import UNUSABLE, check_spark, keep_what_is_importe
 log = logging.getLogger(__name__)
 
 REGISTERED_TIMEOUT = 5.0
-"""Seconds that a pool process waits at its end until what its tasks have started is registered."""
+"""Seconds that a pool process waits at its end until the processes that its tasks have started are registered."""
 
 
 class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
-    """A step of Celery's worker: prepares before the pool forks, starts the services after it, stops them before it
-    ends."""
+    """A step of Celery's worker. It prepares before the pool forks, starts the services after the fork, and stops them
+    before the worker ends."""
 
     requires = ("celery.worker.components:Pool",)
     served: Recovery
-    """The application whose records it keeps."""
+    """The application that the worker serves."""
 
     def __init__(self, worker: Any, **_: Any) -> None:
         app = self.served
@@ -66,7 +66,7 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
         Channel.intake = MessageIntake(queues, control.COMMANDS, signer(app.settings), sweeps=drives)
         self.consuming = NudgeConsumer.consuming = QueueConsumption(worker, consumed)
         self.consuming.pause(app.resources.store.actors.blocked())
-        # Known before the pool forks, so that its children claim in this worker's name.
+        # Set before the pool forks, so that its children claim in this worker's name.
         record = identify(
             worker.hostname,
             queues,
@@ -80,8 +80,8 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
         stale, board, fitness = StaleMessages(app), board_of(worker), Fitness()
         Running.parts = WorkerParts(self.lifeline, stale, board, fitness)
         self.drain = Drain(app, self.lifeline, board, lambda: processes(worker).values())
-        free = by_killing(board) if isinstance(board, SharedBoard) else by_ending(board, self._end_hung)
-        self.hung = HungSlots(app, board, worker.hostname, free)
+        free_slot = by_killing(board) if isinstance(board, SharedBoard) else by_ending(board, self._end_hung)
+        self.hung = HungSlots(app, board, worker.hostname, free_slot)
         self.lifeline.hung = self.hung.report
         self.lifeline.failing, self.lifeline.may_take = fitness.report, fitness.may_take
         self.exits: Exits | None = None
@@ -100,7 +100,7 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
             scanning = NudgeConsumer.scanning = Scanning(app, self.lifeline, operating.nudge)
             self._services += [operating, scanning]
         if self._drives:
-            self._services.append(Driving(app, self.lifeline))  # the last to be stopped, which may take seconds
+            self._services.append(Driving(app, self.lifeline))  # stopped last, because its end may take seconds
         for service in self._services:
             service.start()
         signals.worker_shutting_down.connect(self._shutting_down, weak=False)
@@ -108,7 +108,7 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
         signals.worker_shutdown.connect(self._shut_down, weak=False)
 
     def register_with_event_loop(self, _worker: Any, _hub: Any) -> None:
-        """Watch the pool's processes in an event loop that begins. Celery calls it for each new loop."""
+        """Watch the pool's processes in a new event loop. Celery calls this for each new loop."""
         if self.exits is not None:
             self.exits.loop_begins()
 
@@ -137,7 +137,7 @@ class WorkerLifecycle(bootsteps.StartStopStep):  # type: ignore[misc]
 
 
 def install(celery: Celery, app: Recovery) -> None:
-    """Make workers of `celery` keep the records that recovery needs."""
+    """Make workers of `celery` keep the records that recovery needs, and connect all signal handlers."""
 
     class Lifecycle(WorkerLifecycle):
         served = app
@@ -149,7 +149,7 @@ def install(celery: Celery, app: Recovery) -> None:
     control.register_commands()
     control.keep_hangup_from_celery()
     signals.beat_init.connect(control.handle_hangup_in_beat, weak=False)
-    # Workers would listen to each other through Redis; nothing here needs what they say.
+    # Otherwise workers would listen to each other through Redis, although nothing here needs that.
     Gossip.compatible_transports = Mingle.compatible_transports = frozenset()
     signals.worker_process_init.connect(allow_children, weak=False)
     signals.worker_process_shutdown.connect(_flush(app), weak=False)
@@ -169,7 +169,8 @@ def _flush(app: Recovery) -> Callable[..., None]:
 
 
 def _watch_children(worker: Any) -> Exits | None:
-    """Have a prefork pool notice at once that a child has died; by itself it does so within 5 s."""
+    """Make a prefork pool notice at once that a child has died; by itself it notices within 5 s. Return the watcher;
+    None if there are no children to watch."""
     if worker.hub is None or not has_processes(worker):
         return None
     exits = Exits(worker.hub, lambda: processes(worker).values(), worker.pool.maintain_pool)
@@ -187,11 +188,11 @@ def _serve_metrics(app: Recovery, *, pool_has_processes: bool) -> None:
         and metrics_folder.MULTIPROC_DIR not in os.environ
     ):
         log.warning(
-            "metrics lack what the pool's processes count, because %s: have TMPDIR, or %s, name a folder that this "
+            "metrics lack the counts of the pool's processes, because %s: set TMPDIR or %s to a folder that this "
             "worker may write to", metrics_folder.why_none(), metrics_folder.MULTIPROC_DIR,
         )  # fmt: skip
     try:
         serve(app.settings, app.resources.store, app.resources.broker)
-    except RecoveryError as error:  # a host that is none of ours, a port that is taken
+    except RecoveryError as error:  # the host is not one of ours, or the port is taken
         log.critical("%s", error)
         raise SystemExit(UNUSABLE) from None

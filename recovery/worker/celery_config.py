@@ -1,4 +1,4 @@
-"""Celery's configuration. Celery carries one hop: no results, chains, chords, ETA messages or pickle."""
+"""Celery's configuration. Celery only delivers messages: no results, chains, chords, ETA messages or pickle."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from recovery.queue.redis_connection import celery_settings
 from recovery.settings import Settings
 
 SWEEP_ASKED = 60.0
-"""Seconds after which beat asks for a sweep again: whether one is due, the worker that takes it looks up."""
+"""Maximum seconds between two sweep requests of a beat. The worker that takes a request checks whether a sweep is due.
+"""
 
 
 def configuration(settings: Settings, actors: list[str]) -> dict[str, Any]:
@@ -20,22 +21,24 @@ def configuration(settings: Settings, actors: list[str]) -> dict[str, Any]:
     return {
         **celery_settings(settings.broker_url),
         "broker_connection_retry_on_startup": True,
-        # By its default Celery ends a worker after a hundred tries; Redis may be away for as long as it likes.
+        # By default Celery ends a worker after a hundred tries, but Redis may be away for any time.
         "broker_connection_max_retries": None,
-        # Redis that answers with an error (its disk or memory is full, it is a replica now) is as good as away; by its
-        # default Celery ends the worker.
+        # A Redis that answers with an error (its disk or memory is full, it has become a replica) is treated as away.
+        # By default Celery would end the worker.
         "broker_channel_error_retry": True,
         "task_serializer": "json",
         "accept_content": ["json"],
         "task_ignore_result": True,
-        # Acknowledged when it is done, so that the prefetch count counts what runs: a worker then holds no
+        # Acknowledged after the task is done, so that the prefetch count includes running tasks: a worker then holds no
         # message that it does not run at once. A message that is delivered twice is stale the second time.
         "task_acks_late": True,
         "worker_prefetch_multiplier": 1,
-        # Unless it is given. Celery would count all CPUs of the machine, those included that this process may not use.
+        # The default without an option. Celery would count all CPUs of the machine, including those that this process
+        # may not use.
         "worker_concurrency": available_cpus(),
         "worker_send_task_events": False,
-        # After Redis was away. Each slot takes one message at a time, so there is nothing to reduce, but a line to log.
+        # After an outage of Redis. Each slot takes one message at a time, so a reduction would change nothing, and log
+        # a line.
         "worker_enable_prefetch_count_reduction": False,
         "worker_hijack_root_logger": True,
         "task_default_queue": "recovery.default",
@@ -49,20 +52,21 @@ def configuration(settings: Settings, actors: list[str]) -> dict[str, Any]:
 
 
 def beat_schedule(settings: Settings) -> dict[str, Any]:
-    """Return what beat sends: a nudge to the scanners, and a request for a sweep unless sweeps are switched off."""
+    """Return beat's schedule: a nudge for the scanners, and a sweep request unless sweeps are switched off."""
     schedule: dict[str, Any] = {
-        # Not tried again: the next one is due before that.
+        # Not retried, because the next nudge is due before a retry.
         "nudge": {"task": NUDGE, "schedule": settings.scan_interval, "options": {"queue": NUDGE, "retry": False}}
     }
     if settings.sweep_interval:
-        # More often than one is due: a beat that is started again each hour would never come to a day.
-        asked = min(settings.sweep_interval, SWEEP_ASKED)
+        # More often than sweeps are due. Otherwise a beat that is restarted each hour would never request a daily
+        # sweep.
+        request_interval = min(settings.sweep_interval, SWEEP_ASKED)
         schedule["sweep"] = {
             "task": SWEEP,
-            "schedule": asked,
+            "schedule": request_interval,
             "kwargs": {"repair": settings.sweep_repair, "every": settings.sweep_interval},
-            # What nobody took before the next one is sent is not needed any more.
-            "options": {"queue": SPARK_QUEUE, "expires": asked},
+            # A request that nobody has taken is not needed once the next one is sent.
+            "options": {"queue": SPARK_QUEUE, "expires": request_interval},
         }
     return schedule
 

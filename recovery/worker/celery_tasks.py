@@ -1,4 +1,4 @@
-"""Celery tasks, one per actor, named as the actor and with its own queue, and the slots that run their attempts."""
+"""Celery tasks, one per actor, and the slots that run their attempts. A task has its actor's name and its own queue."""
 
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ from recovery.worker.slots.pool_process import OwnLifetime
 
 log = logging.getLogger(__name__)
 SAID = Seldom(log)
-"""Of an outage each message would tell."""
+"""A limited log, because in an outage each message would log a line."""
 
 _STATUS = re.compile(r"exited prematurely: (?:(?P<signal>signal \d+(?: \(\w+\))?)|exitcode (?P<code>\d+))")
-"""In billiard's words."""
+"""The part of billiard's error message that says how a pool process ended."""
 ENDED_UNFIT = f"ended with exit code {UNFIT}"
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerParts:
-    """What attempts and Celery's requests need of their worker. Made before the pool forks: its processes have it."""
+    """The parts of a worker that attempts and Celery's requests need. Made before the pool forks, so that its processes
+    have them too."""
 
     lifeline: Lifeline
     stale: StaleMessages
@@ -51,26 +52,29 @@ class WorkerParts:
 
 
 class Running:
-    """The worker that this process, or its parent, is."""
+    """The worker to which this process belongs, as its parent or as one of its pool processes."""
 
     parts: WorkerParts | None = None
-    """None in any other process."""
+    """None in a process that does not belong to a worker."""
     intake: tuple[int, Intake] | None = None
-    """The batches of a process, and its pid: a fork makes its own."""
+    """The process id and the intake of this process: after a fork a process makes its own."""
 
 
 class AttemptRequest(Request):  # type: ignore[misc]
-    """Celery's request for a message of an actor. Runs in the parent process. Reports to the lifeline if the pool
-    process that ran the message died or the actor is blocked, and to `StaleMessages` if the message was stale."""
+    """Celery's request for a message of an actor, in the parent process.
+
+    It reports to the lifeline if the pool process that ran the message died, or if the actor is blocked. It reports to
+    `StaleMessages` if the message was stale.
+    """
 
     def on_failure(self, exc_info: ExceptionInfo, *args: Any, **kwargs: Any) -> Any:
         error = exc_info.exception
         error = error.exc if isinstance(error, ExceptionWithTraceback) else error
         if Running.parts is not None:
-            self._note(Running.parts, error)
+            self._report(Running.parts, error)
         return super().on_failure(exc_info, *args, **kwargs)
 
-    def _note(self, worker: WorkerParts, error: BaseException) -> None:
+    def _report(self, worker: WorkerParts, error: BaseException) -> None:
         match error:
             case WorkerLostError() | SystemExit() | KeyboardInterrupt() if self.worker_pid:
                 how = _how_it_ended(error)
@@ -84,30 +88,31 @@ class AttemptRequest(Request):  # type: ignore[misc]
 
 
 def note_unfit(worker: WorkerParts, slot: str) -> None:
-    """Log that a slot could run none of the tasks that it claimed. If it is not the first in a row, have the worker
-    take nothing for a while."""
+    """Log that a slot could run none of the tasks that it claimed. If this is not the first slot in a row, make the
+    worker take no tasks for a while."""
     worker.fitness.ended_unfit()
     log.error(
-        "%s of this worker could run none of the last %d tasks that it claimed (%s): see what this machine lacks",
+        "%s of this worker could run none of the last %d tasks that it claimed (%s): check what this machine lacks",
         slot, LIMIT, worker.fitness.reason,
     )  # fmt: skip
     if not worker.fitness.may_take():
-        log.error("slots that were replaced can run no task either: this worker takes nothing for a while")
+        log.error("replaced slots can run no task either: this worker takes nothing for a while")
         worker.lifeline.hold()
 
 
 def _how_it_ended(error: BaseException) -> str:
     """Return how a pool process ended, according to the pool; empty if that is not known."""
-    if isinstance(error, SystemExit) and error.code:  # raised in the process, which the pool hands on before it ends
+    # raised in the process, and passed on by the pool before the process ends
+    if isinstance(error, SystemExit) and error.code:
         return f"ended with exit code {error.code}"
-    found = _STATUS.search(str(error)) if isinstance(error, WorkerLostError) else None
-    if found is None:
+    status = _STATUS.search(str(error)) if isinstance(error, WorkerLostError) else None
+    if status is None:
         return ""
-    return f"was ended by {found['signal']}" if found["signal"] else f"ended with exit code {found['code']}"
+    return f"was ended by {status['signal']}" if status["signal"] else f"ended with exit code {status['code']}"
 
 
 class AttemptTask(Task):  # type: ignore[misc]
-    """Base of all actors' tasks."""
+    """The base class of all actors' tasks."""
 
     Request = AttemptRequest
     abstract = True
@@ -116,7 +121,7 @@ class AttemptTask(Task):  # type: ignore[misc]
 
 
 def register(celery: Celery, app: Recovery) -> None:
-    """Make a Celery task of each actor of `app`, and one that sweeps."""
+    """Register a Celery task for each actor of `app`, and one that orders sweeps."""
     for actor in app.actors.values():
         celery.task(_attempt(app, actor), name=actor.name, base=AttemptTask)
     celery.task(_sweep(app), name=SWEEP, queue=SPARK_QUEUE, acks_late=False)
@@ -129,51 +134,51 @@ def _attempt(app: Recovery, actor: Actor[..., Any]) -> Any:
             result = slot.run(actor, decision_id, pass_key)
             _end_if_unfit(slot)
         except GivenBack:
-            log.info("%s: its result is discarded, since the task was given back", slot.last or decision_id)
+            log.info("%s: its result is discarded, because the task was given back", slot.last or decision_id)
             return
         except Exception as error:
             if is_of_servers(error):
-                SAID.warning("%s: not done (%s); it is requeued", decision_id, error)
+                SAID.warning("could not finish %s (%s); it is requeued", decision_id, error)
                 return
-            tell(decision_id, error)  # of what another program wrote: its deadline stands
+            tell(decision_id, error)  # caused by what another program wrote: the task is found by its deadline
             slot.host.was_not_done(decision_id, None, error)
             _end_if_unfit(slot)
             return
         except BaseException:
             if threading.current_thread() is threading.main_thread():
                 raise  # the pool process ends, and its parent sees it
-            # None of the actor's, which is its task's error. A thread's would be lost in the pool, and its message
-            # never acknowledged.
+            # Not an error of the actor, which would be its task's error. In a thread of a pool this exception would be
+            # lost, and its message never acknowledged.
             cut_off = slot.last or decision_id
-            log.exception("%s: the attempt was cut off; its deadline brings another", cut_off)
+            log.exception("%s: the attempt was cut off; another attempt begins at its deadline", cut_off)
             return
         if result is Result.BLOCKED:
-            raise Reject(f"{actor.name} is blocked", requeue=True)  # its decision stays queued under this pass
+            raise Reject(f"{actor.name} is blocked", requeue=True)  # the decision stays queued under this pass
         if result is Result.STALE_MESSAGE:
-            raise Ignore("stale message")  # which the parent process learns by this
+            raise Ignore("stale message")  # reports this to the parent process
 
     attempt.__module__ = actor.function.__module__
     return attempt
 
 
 def _end_if_unfit(slot: Slot) -> None:
-    """End this pool process if it can run no task, after it gave back those that it could not run. A thread can't be
-    replaced: its worker notes it."""
+    """End this pool process if it can run no task, after it has given back those that it could not run. A thread can't
+    be replaced, so it only reports that it is unfit."""
     worker = Running.parts
     if worker is None or not worker.fitness.is_unfit:
         return
     try:
         slot.give_back_unrun(worker.fitness.take_unrun(), RuntimeError(worker.fitness.reason))
-    except Exception as error:  # their deadlines stand
-        log.warning("tasks that could not be run are not given back (%s); their deadlines requeue them", error)
+    except Exception as error:  # the tasks are found by their deadlines
+        log.warning("could not give unrun tasks back (%s); they are requeued at their deadlines", error)
     if isinstance(worker.board, SharedBoard):
         raise SystemExit(UNFIT)
     note_unfit(worker, f"thread {threading.get_native_id()}")
 
 
 def _slot(app: Recovery) -> Slot:
-    """Return a slot for attempts in this pool process or thread. It claims in a name of its own, because two slots that
-    got the same message must not mistake each other's claim for their own."""
+    """Return a slot for attempts in this pool process or thread. Each slot claims under a name of its own, because two
+    slots that take the same message must not mistake each other's claim for their own."""
     worker = Running.parts
     assert worker is not None, "attempts run in workers"
     record = worker.lifeline.worker
@@ -194,7 +199,8 @@ def _intake(app: Recovery) -> Intake | None:
 
 
 def _takes_more() -> bool:
-    """Whether slots of this process may take messages by themselves. They may not if the process is about to end."""
+    """Return whether slots of this process may take messages by themselves. They may not if the process is about to
+    end."""
     return (Running.parts is None or Running.parts.board.takes_more) and not OwnLifetime.lifetime.is_over
 
 
@@ -210,28 +216,32 @@ def _sweep(app: Recovery) -> Any:
 
 
 class GivenBack(BaseException):
-    """The result of an attempt is dropped: its worker ends by force, and gives back what it runs."""
+    """The end of an attempt whose result is dropped, because its worker gives its tasks back and is forced to end."""
 
 
 class PoolHost(Host):
-    """The host of attempts in one process or thread of a Celery pool. Writes on the board what its slot runs."""
+    """The host of attempts in one process or thread of a Celery pool. It writes on the board what its slot runs."""
 
     def __init__(self, board: Board, fitness: Fitness) -> None:
         self._board, self._fitness = board, fitness
 
     @contextmanager
     def running(self, decision: Decision, timeout: float) -> Iterator[None]:
-        """Note an attempt on the board while it runs. Raises GivenBack, before the attempt or after it, once the board
-        is closed: what an attempt started is then stopped and killed, so it may have failed for that, or have returned
-        a value without meaning."""
-        self._let_pass()
+        """Note an attempt on the board while it runs.
+
+        Raises:
+            GivenBack: The board is closed, before the attempt or after it. The subprocesses of an attempt are then
+                stopped and killed, so the attempt may have failed because of that, or have returned a meaningless
+                value.
+        """
+        self._raise_if_closed()
         OwnLifetime.lifetime.note_task()
         self._board.enter(decision, timeout)
         try:
             yield
         finally:
             self._board.leave()
-        self._let_pass()
+        self._raise_if_closed()
 
     @property
     def takes_more(self) -> bool:
@@ -244,11 +254,11 @@ class PoolHost(Host):
     def was_not_done(self, decision_id: str, pass_key: str | None, error: Exception) -> None:
         self._fitness.was_not_done(decision_id, pass_key, error)
 
-    def _let_pass(self) -> None:
+    def _raise_if_closed(self) -> None:
         if self._board.closed:
             raise GivenBack
 
     def ends(self, error: BaseException) -> bool:
-        """Whether an error means the end of this process. A process of a prefork pool that is told to end (SIGTERM from
-        its parent) raises SystemExit in whatever it runs, which may turn into another error on its way."""
+        """Return whether an error means the end of this process. A prefork process that is told to end (SIGTERM from
+        its parent) raises SystemExit in the code that it runs, which may turn it into another error."""
         return bool(terminate_handler_fired()) or super().ends(error)

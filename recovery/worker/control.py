@@ -1,12 +1,12 @@
-"""What a worker obeys from outside beside SIGTERM: a few commands of Celery's remote control, and SIGHUP.
+"""The controls of a worker other than SIGTERM: a few commands of Celery's remote control, and SIGHUP.
 
-By remote control operators' commands tell workers that there are new settings, which stand in MongoDB. A worker that is
-not told (Redis was away, it was just connecting, remote control or `events` are off) learns of it with its next
-heartbeat.
+Operators' commands notify workers by remote control that settings in MongoDB have changed. A worker that misses the
+notice reads the settings with its next heartbeat. This happens if Redis was away, if the worker was just connecting, or
+if remote control or `events` are off.
 
-A worker or beat ignores SIGHUP, unless its terminal has closed: this ends a worker as SIGTERM does. Celery by itself
-would start the program again, by a command that can't be run, and the worker would be gone. To use new code or
-settings, start a worker anew.
+A worker or beat ignores SIGHUP, unless its terminal was closed: then SIGHUP ends a worker as SIGTERM does. Celery
+itself would restart the program with a command that does not work, and the worker would be gone. To use new code or
+settings, end the worker and start it again.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ from recovery.queue import LIVES, SETTINGS_CHANGED
 from recovery.worker.celery_tasks import Running
 
 COMMANDS = frozenset({SETTINGS_CHANGED, LIVES, "ping"})
-"""All that a worker obeys. By its others Celery lets whoever reaches Redis end workers, take away their queues, or have
-them run code that is theirs; `ping` tells that the main loop answers, to `celery inspect ping` and health checks."""
-IGNORED = "SIGHUP is ignored: to take up new code or settings, end this worker by SIGTERM and start it again"
+"""All commands that a worker obeys. With Celery's other commands anybody who reaches Redis could end workers, cancel
+their queues, or make them run code. `ping` shows `celery inspect ping` and health checks that the main loop answers."""
+IGNORED = "SIGHUP is ignored: to use new code or settings, end this worker with SIGTERM and start it again"
 
 
 def register_commands() -> None:
-    """Have the workers of this process answer these commands, and no others."""
+    """Register these commands with the workers of this process, and remove all others."""
     control_command(name=SETTINGS_CHANGED)(settings_changed)
     control_command(name=LIVES)(database)
-    for known in (Panel.data, Panel.meta):
-        for name in known.keys() - COMMANDS:
-            del known[name]
+    for registry in (Panel.data, Panel.meta):
+        for name in registry.keys() - COMMANDS:
+            del registry[name]
 
 
 def database(_state: Any) -> str | None:
-    """Return the database on which this worker works, for a caller that asks which workers are there."""
+    """Return the name of this worker's database, for a caller that asks which workers live."""
     return Running.parts.lifeline.database_name if Running.parts is not None else None
 
 
 def settings_changed(_state: Any) -> None:
-    """Read again the settings of actors and process types, and which are blocked. Runs on the worker's event loop, so
-    it only wakes others."""
+    """Read again the settings of actors and process types, and which actors are blocked. Runs on the worker's event
+    loop, so it only wakes other threads."""
     if Running.parts is not None:
         Running.parts.lifeline.settings_changed()
 
 
 def keep_hangup_from_celery() -> None:
-    """Keep Celery from handling SIGHUP in workers of this program."""
+    """Keep Celery from handling SIGHUP in workers of this process."""
     celery_worker.install_worker_restart_handler = lambda *_args, **_options: None
 
 
 def handle_hangup() -> None:
-    """Handle SIGHUP in this process from here on. Does nothing outside the main thread, where tests have workers."""
+    """Handle SIGHUP in this process from now on. Do nothing outside the main thread, where tests run workers."""
     if threading.current_thread() is not threading.main_thread():
         return
     is_terminal = sys.stdout is not None and sys.stdout.isatty()

@@ -1,14 +1,14 @@
-"""The values of a worker's metrics: each process counts in files of its own, which the worker's parent adds up.
+"""The values of a worker's metrics. Each process counts in files of its own, which the worker's parent adds up.
 
-A file may be removed or find no room at any time. prometheus-client writes into sparse files that it maps: in a full
-folder that is a SIGBUS, and without the folder it raises wherever something is counted. Counting must never break the
-work that it counts. So
+Counting must never break the work that it counts, although a file may be removed or find no space at any time.
+prometheus-client maps sparse files: a full folder then causes a SIGBUS, and a missing folder raises an error wherever
+something is counted. Instead
 
-    a file's blocks are allocated before it is mapped        a full folder is an OSError, which is caught here
-    without a file a process counts in memory                and goes on to do so until it can write a file
-    every LOOK_EVERY seconds a process looks at its file     one that was removed is written anew, with all counts
+    a file's blocks are allocated before it is mapped           a full folder raises OSError, which is caught here
+    a process without a file counts in memory                   until it can write a file
+    a process looks for its file every LOOK_EVERY seconds       it writes a removed file anew, with all counts
 
-Keys and values have prometheus-client's own form, which its collector reads.
+Keys and values have the form of prometheus-client, whose collector reads them.
 """
 
 from __future__ import annotations
@@ -30,41 +30,43 @@ from recovery.log_lines import Seldom
 from recovery.metrics_folder import MULTIPROC_DIR, make_folder
 
 SIZE = 1 << 16
-"""Bytes that a file begins with."""
+"""Initial size of a file in bytes."""
 LOOK_EVERY = 5.0
-"""Seconds between two looks whether a process's file is still there. A look is a system call or two."""
+"""Seconds between two checks whether a process's file still exists. A check is one or two system calls."""
 SAY_EVERY = 300.0
-"""Seconds between two lines on files that can't be written."""
+"""Seconds between two log lines about files that can't be written."""
 _HEAD = 8
 """Bytes before the first value. They hold how many bytes are used."""
 _USED = struct.Struct("i")
 _VALUE = struct.Struct("dd")
 log = logging.getLogger(__name__)
-_said = Seldom(log, SAY_EVERY)
+_limited_log = Seldom(log, SAY_EVERY)
 
 
 def who_counts() -> str:
-    """Name a process's files: by its pid, or in a pool by the pool's and its place in it.
+    """Return the name that identifies this process in its files: its process id, or in a pool the pool's process id and
+    the process's place in the pool.
 
-    A process that takes the place of one that died goes on with its counts, so there are no more files than places.
+    A process that replaces a dead one continues its counts, so there are never more files than places.
     """
     process = current_process()
     place = getattr(process, "index", None)
-    # An actor may fork, and what it forks has inherited the place.
+    # A process that an actor forked has inherited the place, but its parent is not the pool's.
     if place is None or os.getppid() != process._parent_pid:
         return str(os.getpid())
     return f"{process._parent_pid}-{place}"
 
 
 class CountedValue:
-    """One value of a metric: what prometheus-client asks of its `ValueClass`.
+    """One value of a metric, with the interface of prometheus-client's `ValueClass`.
 
-    Unlike prometheus-client's own, its lock is free in each process that is forked, whichever thread counted then.
+    Its lock is free in each forked process, even if another thread was counting during the fork. The lock of
+    prometheus-client's own class may be locked there.
     """
 
     _multiprocess = True
     _lock: ClassVar = threading.Lock()
-    _who: ClassVar[str | None] = None
+    _owner: ClassVar[str | None] = None
     _files: ClassVar[dict[str, CounterFile]] = {}
     _values: ClassVar[list[CountedValue]] = []
 
@@ -83,28 +85,28 @@ class CountedValue:
         self._key = mmap_key(metric_name, name, labelnames, labelvalues, help_text)
         self._value = 0.0
         with self._lock:
-            self._see_who_counts()
+            self._reopen_after_fork()
             self._begin()
             self._values.append(self)
 
     def inc(self, amount: float) -> None:
         """Add to the value."""
         with self._lock:
-            self._see_who_counts()
+            self._reopen_after_fork()
             self._value += amount
             self._file.write_value(self._key, self._value, 0.0)
 
     def set(self, value: float, timestamp: float | None = None) -> None:
         """Replace the value."""
         with self._lock:
-            self._see_who_counts()
+            self._reopen_after_fork()
             self._value = value
             self._file.write_value(self._key, value, timestamp or 0.0)
 
     def get(self) -> float:
         """Return this process's value."""
         with self._lock:
-            self._see_who_counts()
+            self._reopen_after_fork()
             return self._value
 
     def set_exemplar(self, exemplar: Any) -> None:
@@ -116,16 +118,16 @@ class CountedValue:
     def _begin(self) -> None:
         if self._kind not in self._files:
             folder = os.environ.get(MULTIPROC_DIR)
-            path = Path(folder) / f"{self._kind}_{self._who}.db" if folder else None
+            path = Path(folder) / f"{self._kind}_{self._owner}.db" if folder else None
             self._files[self._kind] = CounterFile(path)
         self._file = self._files[self._kind]
         self._value, _ = self._file.read_value(self._key)  # type: ignore[no-untyped-call]
 
     @classmethod
-    def _see_who_counts(cls) -> None:
+    def _reopen_after_fork(cls) -> None:
         """After a fork, begin anew in files of the new process."""
-        if cls._who != (who := who_counts()):
-            cls._who = who
+        if cls._owner != (owner := who_counts()):
+            cls._owner = owner
             for file in cls._files.values():
                 file.close()
             cls._files.clear()
@@ -134,14 +136,14 @@ class CountedValue:
 
 
 def install() -> None:
-    """Have all metrics that are created from here on count in files."""
+    """Make all metrics that are created from now on count in files."""
     values.ValueClass = CountedValue
     lock = CountedValue._lock
     os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=_begin_in_child)
 
 
 def _begin_in_child() -> None:
-    """Free all locks of prometheus-client: a thread that held one when this process was forked is not here."""
+    """Release all locks of prometheus-client. A thread that held one during the fork does not exist in this process."""
     CountedValue._lock.release()
     for holder in (REGISTRY, *REGISTRY._collector_to_names):
         if hasattr(holder, "_lock"):
@@ -149,30 +151,30 @@ def _begin_in_child() -> None:
 
 
 class CounterFile(MmapedDict):
-    """The counts of one process, of one type of metric: in a mapped file if it can be written, else in memory."""
+    """The counts of one process for one type of metric: in a mapped file if it can be written, otherwise in memory."""
 
     def __init__(self, path: Path | None) -> None:
-        """Go on with the counts that the file holds. None: count in memory only."""
+        """Continue the counts that the file holds. If `path` is None, count in memory only."""
         self._path = path
         self._open: IO[bytes] | None = None
         self._m: Any = bytearray(SIZE)
         self._capacity, self._used = SIZE, _HEAD
         self._positions: dict[str, int] = {}
         self._store_used(self._m)
-        self._looked_at = float("-inf")
-        self._look(adopt=True)
+        self._checked_at = float("-inf")
+        self._check_file(adopt=True)
 
     def write_value(self, key: str, value: float, timestamp: float) -> None:
-        """Write a count. Does not raise because of the file."""
-        if time.monotonic() - self._looked_at > LOOK_EVERY:
-            self._look()
+        """Write a count. Never raise because of the file."""
+        if time.monotonic() - self._checked_at > LOOK_EVERY:
+            self._check_file()
         if (place := self._positions.get(key)) is None:
             self._init_value(key)
             place = self._positions[key]
         self._m[place : place + _VALUE.size] = _VALUE.pack(value, timestamp)
 
     def _init_value(self, key: str) -> None:
-        # A key is at most twice its characters as JSON; see `registry` for how long a label may be.
+        # Encoded as JSON, a key has at most twice its characters; see `registry` for the maximum length of a label.
         need = self._used + 4 * len(key) + 64
         if need > self._capacity:
             self._grow(need)
@@ -186,44 +188,44 @@ class CounterFile(MmapedDict):
             try:
                 self._m = _mapped(self._open, capacity)
             except (OSError, ValueError) as error:
-                self._fails(error)
+                self._fall_back(error)
         if self._open is None:
             self._m = bytearray(self._m[: self._used]).ljust(capacity, b"\0")
         self._capacity = capacity
 
-    def _look(self, *, adopt: bool = False) -> None:
-        """Write the file unless it is there; `adopt` the counts that it holds."""
-        self._looked_at = time.monotonic()
+    def _check_file(self, *, adopt: bool = False) -> None:
+        """Write the file unless it exists. If `adopt` is true, take over the counts that an existing file holds."""
+        self._checked_at = time.monotonic()
         if self._path is None or (self._open is not None and self._is_there(self._open)):
             return
         file: IO[bytes] | None = None
         try:
             make_folder(self._path.parent)
-            file = self._path.open("a+b")  # kept until `close`
+            file = self._path.open("a+b")  # stays open until `close`
             mapped = _mapped(file, max(self._capacity, os.fstat(file.fileno()).st_size))
             if adopt:
                 self._adopt(mapped)
             mapped[_HEAD : self._used] = self._m[_HEAD : self._used]
             self._store_used(mapped)
-        except Exception as error:  # of a file that others may have written, too
+        except Exception as error:  # caused by a file that others may have written, too
             if file is not None:
                 file.close()
-            self._fails(error)
+            self._fall_back(error)
             return
         self._release()
         self._open, self._m, self._capacity = file, mapped, len(mapped)
 
     def _adopt(self, mapped: mmap.mmap) -> None:
-        """Take over the counts of a file, if it is whole."""
+        """Take over the counts of a file. Raises ValueError if the file was truncated."""
         used = _USED.unpack_from(mapped)[0]
         if used > len(mapped):
             raise ValueError("it was cut off")
         if used > _HEAD:
-            found = bytearray(mapped[:])
-            whole = CounterFile(None)
-            whole._m, whole._used = found, used
-            self._positions = {key: place for key, _, _, place in whole._read_all_values()}  # type: ignore[no-untyped-call]
-            self._m, self._used, self._capacity = found, used, len(found)
+            content = bytearray(mapped[:])
+            reader = CounterFile(None)
+            reader._m, reader._used = content, used
+            self._positions = {key: place for key, _, _, place in reader._read_all_values()}  # type: ignore[no-untyped-call]
+            self._m, self._used, self._capacity = content, used, len(content)
 
     def _is_there(self, file: IO[bytes]) -> bool:
         try:
@@ -231,16 +233,16 @@ class CounterFile(MmapedDict):
         except OSError:
             return False
 
-    def _fails(self, error: Exception) -> None:
-        """Go on in memory after an error of the file."""
+    def _fall_back(self, error: Exception) -> None:
+        """Continue in memory after an error of the file."""
         if self._open is not None:
             memory = bytearray(self._m[:])
             self._release()
             self._m, self._capacity = memory, len(memory)
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        _said.warning(
-            "the metrics of this process can't be written to %s (%s), and its latest counts are not served until they "
-            "can; tasks are not affected. Free space there, or have %s name another folder",
+        _limited_log.warning(
+            "could not write this process's metrics to %s (%s); its latest counts are not served until that works; "
+            "tasks are not affected. Free space there, or set %s to another folder",
             self._path, reason, MULTIPROC_DIR,
         )  # fmt: skip
 
@@ -259,6 +261,6 @@ class CounterFile(MmapedDict):
 
 
 def _mapped(file: IO[bytes], size: int) -> mmap.mmap:
-    """Map a file of which each block is allocated: a block that is not would be a SIGBUS once its disk is full."""
+    """Map a file with all blocks allocated. A block that is not allocated would cause a SIGBUS if the disk is full."""
     os.posix_fallocate(file.fileno(), 0, size)
     return mmap.mmap(file.fileno(), size)

@@ -1,15 +1,18 @@
-"""The end of a worker. On SIGTERM it takes no more messages, lets what runs end within `shutdown_grace`, gives
-the rest back at once (working → queued, without counting a timeout; what is not idempotent ends instead) and is gone.
-So it is where a thread of it hangs, which nobody can kill; then the exit code is HUNG, and it is not waited for.
+"""The shutdown of a worker. On SIGTERM it takes no more messages and lets running tasks end within `shutdown_grace`. It
+gives the other tasks back at once (working → queued, without counting a timeout; tasks that are not idempotent fail
+instead), and exits.
 
-What was given back must not run here and elsewhere at once, nor may its end here count, which is none: an attempt whose
-subprocess is killed fails. Processes of a pool are killed before what they started. Threads go on until the worker's
-last moment, so
+A worker with a hung thread shuts down in the same way, because nobody can kill a thread. It does not wait for the hung
+thread, and its exit code is HUNG.
 
-    the board is closed        what comes back from an actor is dropped, whether its claim can be given back or not
-    all subprocesses stop      and stand still
-    claims are given back      or, with the database away, found once this worker's heartbeat is overdue
-    all subprocesses are killed, and in the same moment the worker is gone
+A task that was given back must not run here and elsewhere at once. Its result here must not count either, because an
+attempt whose subprocess is killed fails. Processes of a pool are killed before their subprocesses. Threads run until
+the worker's last moment, so the steps are
+
+    1. close the board          actors' results are dropped from now on, even if their claims can't be given back
+    2. stop all subprocesses    they do nothing more
+    3. give claims back         if MongoDB is away, they are requeued once this worker's heartbeat is overdue
+    4. kill all subprocesses    and exit in the same moment
 """
 
 from __future__ import annotations
@@ -37,14 +40,16 @@ from recovery.worker.slots.killing import kill_all, kill_descendants, stop_desce
 log = logging.getLogger(__name__)
 
 LOOK_EVERY = 0.05
-"""Seconds between two looks whether tasks still run, or the pool has ended."""
+"""Seconds between two checks whether tasks still run, or the pool has ended."""
 POOL_TIMEOUT = 5.0
-"""Seconds that an idle pool takes to end at most; it takes milliseconds. Where a message comes just when the worker is
-preferences to end, Celery may forget it and its pool still wait for its end, which was preferences to nobody."""
+"""Maximum seconds that an idle pool takes to end; it usually takes milliseconds. If a message arrives just when the
+worker is told to end, Celery may forget the message, and its pool may wait for an end that nobody has announced to it.
+"""
 
 
 class Drain:
-    """Ends one worker's claims. `pool_pids` gives the pids of the pool's processes, if it has any."""
+    """The shutdown of one worker, which ends its claims. `pool_pids` returns the ids of its pool processes, if it has
+    any."""
 
     def __init__(self, app: Recovery, lifeline: Lifeline, board: Board, pool_pids: Callable[[], Iterable[int]]) -> None:
         self._app, self._lifeline, self._board, self._pool_pids = app, lifeline, board, pool_pids
@@ -53,23 +58,24 @@ class Drain:
         self._hung: Callable[[], int] = lambda: 0
 
     def begin_hung(self, hung: Callable[[], int]) -> None:
-        """End the worker because threads of it hang; `hung` returns how many."""
+        """Shut the worker down because threads of it hang; `hung` returns how many."""
         self._exit_code, self._hung = HUNG, hung
-        state.should_stop = HUNG  # Celery's own main loop takes no more messages
+        state.should_stop = HUNG  # makes Celery's own main loop take no more messages
         self.begin()
 
     def begin(self) -> None:
-        """Start the clock, because the worker was preferences to end. May be called more than once, also from a signal
-        handler."""
+        """Start the shutdown clock, because the worker was told to end. May be called more than once, also from a
+        signal handler."""
         if not self._begun.is_set():
             self._begun.set()
             self._board.take_no_more()
-            # No daemon: where its threads come back meanwhile, Celery ends only after this one killed what it stopped.
+            # Not a daemon thread: if the threads come back meanwhile, Celery ends only after this thread has killed the
+            # processes that it stopped.
             if not try_start(threading.Thread(target=self._force, name="drain")):
-                self._begun.clear()  # whoever tells the worker once more to end starts the clock
+                self._begun.clear()  # the next signal to end starts the clock
 
     def finish(self) -> None:
-        """Give back what is left after the pool has ended in time, and remove the worker's record."""
+        """Give back the remaining tasks after the pool has ended in time, and remove the worker's record."""
         self._pool_ended.set()
         self.give_back()
         self._lifeline.stop()
@@ -81,10 +87,12 @@ class Drain:
             return
         try:
             self._end_now()
-        except Exception:  # whatever it is, it must not keep this process from ending
-            log.exception("this worker's end was cut short: what it held is found once its heartbeat is overdue")
+        except Exception:  # no error may keep this process from ending
+            log.exception(
+                "could not finish the shutdown: this worker's tasks are requeued once its heartbeat is overdue"
+            )
         finally:
-            os._exit(self._exit_code)  # Celery would wait for the tasks that were given back
+            os._exit(self._exit_code)  # otherwise Celery would wait for the tasks that were given back
 
     def _end_now(self) -> None:
         self._lifeline.stop()
@@ -96,22 +104,22 @@ class Drain:
         try:
             self.give_back()
             self._remove()
-            log.warning("shutdown_grace is over, or nothing else runs: the rest was given back")
+            log.warning("shutdown_grace is over, or nothing else runs: unfinished tasks were given back")
         finally:
             tracing.flush()
             logging.shutdown()
             kill_descendants(stopped)
 
     def _running(self) -> int:
-        """Return how many tasks the slots hold. Celery forgets what runs when it loses the connection to Redis, but
-        only Celery knows of tasks that are not an actor's."""
+        """Return how many tasks the slots hold. It is the larger of two counts: Celery forgets running tasks when it
+        loses the connection to Redis, but only Celery knows of tasks that are not an actor's."""
         cells = self._board.cells()
-        if self._is_over():  # no process of the pool is left, whatever stands on the board; threads may go on
+        if self._is_over():  # no pool process is left, whatever the board shows; threads may go on
             return sum(cell.pid == os.getpid() for cell in cells)
         return max(len(state.reserved_requests), len(cells))
 
     def _ends_by_itself(self) -> bool:
-        """Whether Celery's pool ended in order. It does not if the worker was preferences to be quick (SIGQUIT)."""
+        """Return whether Celery's pool ended in order. It does not if the worker was told to end quickly (SIGQUIT)."""
         poll(self._is_over, POOL_TIMEOUT, LOOK_EVERY)
         return self._pool_ended.is_set()
 
@@ -119,8 +127,8 @@ class Drain:
         return self._pool_ended.is_set() or not threading.main_thread().is_alive()
 
     def give_back(self) -> None:
-        """Requeue all tasks that this worker still holds, except those that must not be done again because they may
-        have been done: these end with an error, as with any worker that is gone (`rescue`)."""
+        """Requeue all tasks that this worker still holds and that may be run again. Other tasks end with an error, as
+        for any worker that is gone (`rescue`)."""
         resources, worker = self._app.resources, self._lifeline.worker.id
         try:
             self._flush()
@@ -128,20 +136,26 @@ class Drain:
                 holders = sorted({decision.worker for decision in working if decision.worker})
                 ids = [decision.id for decision in working]
                 queued = resources.store.requeues.requeue_given_back(ids, holders, new_pass())
-                given = {one.id for one in queued}
-                lost = (decision for decision in working if decision.id in given)
+                requeued_ids = {decision.id for decision in queued}
+                lost = (decision for decision in working if decision.id in requeued_ids)
                 repairing = tracing.repairing(lost, resources.store.decisions.claims)
                 push(resources, queued)
-                count_requeued("GIVEN_BACK", [one.actor for one in queued])
+                count_requeued("GIVEN_BACK", [decision.actor for decision in queued])
                 tracing.repaired("GIVEN_BACK", repairing)
         except StoreError as error:
-            log.warning("could not give back (%s): it is found once this worker's heartbeat is overdue", error)
+            log.warning(
+                "could not give tasks back (%s): they are requeued once this worker's heartbeat is overdue", error
+            )
 
     def _restartable(self, worker: str) -> list[Decision]:
         store, settings = self._app.resources.store, self._app.resources.settings
         working = store.decisions.held_by([worker], settings.scan_batch, DecisionState.WORKING)
         preferences = store.actors.all() if working else {}
-        return [one for one in working if one.actor not in preferences or preferences[one.actor].restarts_lost_attempts]
+        return [
+            decision
+            for decision in working
+            if decision.actor not in preferences or preferences[decision.actor].restarts_lost_attempts
+        ]
 
     def _flush(self) -> None:
         """Apply what has finished here. Other workers repair processes whose records are damaged."""
@@ -149,8 +163,8 @@ class Drain:
             self._app.outbox.flush()
         except StoreError:
             raise
-        except Exception:  # of what another program wrote into a record
-            log.exception("could not apply all that is finished here: it is done again after the apply timeout")
+        except Exception:  # caused by what another program wrote into a record
+            log.exception("could not apply all finished tasks: the others are applied after the apply timeout")
 
     def _remove(self) -> None:
         """Apply what the pool had finished but not yet reported as applied, then remove this worker's record."""
@@ -158,4 +172,4 @@ class Drain:
         try:
             rescue(resources, Repairer(resources, self._app.outbox), [self._lifeline.worker.id])
         except (StoreError, BrokerError) as error:
-            log.warning("worker record not removed (%s): it will be overdue", error)
+            log.warning("could not remove this worker's record (%s): others find it overdue", error)

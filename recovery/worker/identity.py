@@ -1,4 +1,5 @@
-"""Who this worker is: an id that is new at every start, and what lets another on the same host see it gone."""
+"""The identity of a worker: an id that is new at every start, and the facts by which another worker on the same host
+can see that it is gone."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from recovery.records import Worker
 
 _PROC = Path("/proc")
 ENDED = "ZX"
-"""States of a process that has ended: a zombie, or dead."""
+"""States in which a process has ended: zombie, or dead."""
 
 
 def identify(
@@ -27,8 +28,17 @@ def identify(
     spark: bool = False,
     drill_kill: bool = False,
 ) -> Worker:
-    """Return the record of the worker whose parent process this is, and which serves this application. `drill_kill`:
-    whether a drill may kill it."""
+    """Return the record of the worker whose parent process this is.
+
+    Args:
+        name: The worker's name, `name@host`.
+        queues: The queues of actors that it serves.
+        application: The name of the application that it serves.
+        application_version: The version of that application.
+        compatible_with: Other versions whose tasks it accepts.
+        spark: Whether it drives Spark.
+        drill_kill: Whether a drill may kill it.
+    """
     pid = os.getpid()
     return Worker(
         id=f"{name}:{uuid.uuid4().hex[:12]}",
@@ -48,20 +58,20 @@ def identify(
 
 @cache
 def host() -> str:
-    """Return an id of this kernel and process namespace, within which a pid means the same process; empty if that can't
-    be read. Read once, because no process moves to another one."""
+    """Return an id of this kernel and process namespace, within which a process id means the same process; empty if it
+    can't be read. Cached, because no process moves to another kernel or namespace."""
     try:
-        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        boot_id = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         namespace = (_PROC / "self/ns/pid").readlink()
     except OSError:
         return ""
-    return f"{boot}/{namespace}"
+    return f"{boot_id}/{namespace}"
 
 
 def is_gone(worker: Worker) -> bool:
-    """Whether a worker's parent process has ended for certain: seen on its own host, by pid and start time.
+    """Return whether a worker's parent process has certainly ended, by process id and start time on this host.
 
-    A zombie counts as gone. False where it can't be told: on another host, or where /proc is hidden from us.
+    A zombie counts as gone. The result is False if the worker runs on another host, or if /proc is hidden.
     """
     if not worker.host or worker.host != host() or not worker.pid_started:
         return False
@@ -70,7 +80,7 @@ def is_gone(worker: Worker) -> bool:
     except ProcessLookupError:
         return True
     except OSError:
-        return False  # somebody else's process
+        return False  # the process id belongs to a process of another user
     try:
         return started(worker.pid) != worker.pid_started
     except OSError:
@@ -78,23 +88,23 @@ def is_gone(worker: Worker) -> bool:
 
 
 class ProcessStat(NamedTuple):
-    """What /proc tells of a process."""
+    """The state of a process, from /proc."""
 
     state: str
     parent: int
     started: int
-    """In clock ticks since boot; with the pid, it names one process for ever."""
+    """Start time in clock ticks since boot. Together with the process id it identifies one process for ever."""
 
 
 def process_stat(pid: int) -> ProcessStat:
-    """Read what /proc tells of a process. Raises OSError if it is gone and waited for, or if /proc is hidden."""
-    # The name in brackets may hold anything, so the fields are counted from the last bracket.
+    """Return the state of a process. Raises OSError if it is gone and was waited for, or if /proc is hidden."""
+    # The name in brackets may contain anything, so the fields are counted from the last bracket.
     fields = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
     return ProcessStat(fields[0], int(fields[1]), int(fields[19]))
 
 
 def started(pid: int) -> int | None:
-    """Return when a process was started, in clock ticks since boot; None if it has ended. Raises OSError if /proc is
+    """Return the start time of a process in clock ticks since boot; None if it has ended. Raises OSError if /proc is
     hidden."""
     stat = process_stat(pid)
     return None if stat.state in ENDED else stat.started

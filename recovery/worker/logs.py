@@ -1,15 +1,14 @@
-"""What workers log, in Celery's form or as JSON: each line of an actor with what runs.
+"""The log of workers, in Celery's form or as JSON. Each line of an actor names the task that runs.
 
-Lines of single tasks are DEBUG. Celery says of a message that its task succeeded, also where the actor failed, and
-nothing of tasks that were run on the spot. That line is left out for actors; the attempt has one of its own
-(`recovery.engine.run.slot`).
+Lines about single tasks have the level DEBUG. Celery logs that a message's task succeeded even if the actor failed, and
+it knows nothing of tasks that a slot ran without a message. So Celery's line is dropped for actors, and each attempt
+logs a line of its own (`recovery.engine.run.slot`).
 
-A server that is away is logged once for each process and outage, and not by each step that fails for it
-(`outage_logs`).
+An outage of a server is logged once for each process, and not by each step that fails because of it (`outage_logs`).
 
-What is written to `sys.stdout` and `sys.stderr` is logged, and they are files to those who ask. Celery's own stream has
-neither `fileno` nor `buffer` nor `encoding`, without which `subprocess.run(stdout=sys.stdout)`, `faulthandler` and much
-else fail. What goes to `fileno()` goes past the log, to where the worker itself writes.
+Text written to `sys.stdout` and `sys.stderr` is logged. Celery's own stream has neither `fileno` nor `buffer` nor
+`encoding`, without which `subprocess.run(stdout=sys.stdout)`, `faulthandler` and others fail. So `LoggedStream`
+provides these. Bytes written to the descriptor `fileno()` bypass the log, and go where the worker itself writes.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from recovery.worker.outage_logs import (
 )
 
 FORMAT = "[%(asctime)s: %(levelname)s/%(processName)s] %(recovery)s%(message)s"
-"""Celery's own, with what runs."""
+"""Celery's own format, plus what runs."""
 
 _RECEIVED = "Task %(name)s[%(id)s] received"
 _PER_TASK = (_RECEIVED, trace.LOG_IGNORED.strip(), trace.LOG_REJECTED.strip())
@@ -47,7 +46,8 @@ _CONNECTED = "Connected to %s"
 
 
 class _SingleTasks(logging.Filter):
-    """Makes what Celery logs of single messages DEBUG, without the stack of what only says that an actor is blocked."""
+    """A filter that lowers Celery's lines about single messages to DEBUG, and drops the stack of errors that only
+    report a blocked actor."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.msg not in _PER_TASK:
@@ -57,13 +57,14 @@ class _SingleTasks(logging.Filter):
 
 
 class _AlsoOfOutage(logging.Filter):
-    """Makes what else a worker's parent process logs of an outage of Redis DEBUG, if its consumer logs the outage."""
+    """A filter that lowers other lines of a worker's parent process about an outage of Redis to DEBUG, if the consumer
+    logs that outage."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         match record.msg, record.args:
             case text, _ if text in (_CONNECTED, NOT_PUSHED):
                 away_for = 0.0
-            # Messages can't be sent, either, while Redis is slow; the consumer, which only waits, sees no outage then.
+            # Sending also fails while Redis is slow. The consumer, which only waits, then sees no outage.
             case text, (float(away_for),) if text == SENT_AGAIN:
                 pass
             case _:
@@ -73,7 +74,7 @@ class _AlsoOfOutage(logging.Filter):
 
 
 class _NotOfActors(logging.Filter):
-    """Drops Celery's word on the end of a message of an actor."""
+    """A filter that drops Celery's line that a message of an actor succeeded."""
 
     def __init__(self, actors: Container[str]) -> None:
         super().__init__()
@@ -85,10 +86,10 @@ class _NotOfActors(logging.Filter):
 
 
 def install(actors: Container[str], log_format: LogFormat, broker_url: str) -> None:
-    """Have the workers of this process log so. Handlers that an application sets up by itself are left as they are, but
-    for the filters where Celery tells of them."""
+    """Set up the log of the workers of this process. Handlers that an application sets up itself keep their formatters;
+    filters are added to those that Celery's signals report."""
     if log_format is LogFormat.JSON:
-        log_json()  # what is said before Celery sets logging up
+        log_json()  # for lines before Celery sets logging up
     add_context = _AddContext(log_format)
     signals.after_setup_logger.connect(add_context, weak=False)
     signals.after_setup_task_logger.connect(add_context, weak=False)
@@ -104,25 +105,25 @@ def install(actors: Container[str], log_format: LogFormat, broker_url: str) -> N
 
 
 class _AddContext:
-    """For the signals by which Celery tells of a logger that it has set up."""
+    """A receiver of the signals by which Celery reports a logger that it has set up."""
 
     def __init__(self, log_format: LogFormat) -> None:
         self._log_format = log_format
         self._once = OncePerOutage()
 
     def __call__(self, logger: logging.Logger, format: str, colorize: bool, **_: Any) -> None:
-        # What the pool says of its processes goes to handlers of its own, of which no signal tells.
+        # The pool logs about its processes to handlers of its own, which no signal reports.
         for handler in (*logger.handlers, *get_multiprocessing_logger().handlers):
             handler.addFilter(LogContext())
             handler.addFilter(self._once)
             if getattr(handler.formatter, "_fmt", None) != format:
-                continue  # it is the application's
+                continue  # it is a handler of the application
             as_json = self._log_format is LogFormat.JSON
             handler.setFormatter(JsonFormatter() if as_json else ColorFormatter(FORMAT, use_color=colorize))
 
 
 class LoggedStream(LoggingProxy):  # type: ignore[misc]
-    """A text stream that logs what is written to it, in the place of an `original`."""
+    """A text stream that logs what is written to it, in place of the stream `original`."""
 
     encoding, errors, newlines, line_buffering = "utf-8", "replace", None, True
 
@@ -134,7 +135,7 @@ class LoggedStream(LoggingProxy):  # type: ignore[misc]
         self.logger = _WithLines(logger, LINES)
 
     def fileno(self) -> int:
-        """Return the descriptor of the original. Raises io.UnsupportedOperation if there is none."""
+        """Return the file descriptor of the original stream. Raises io.UnsupportedOperation if there is none."""
         if self._original is None:
             raise io.UnsupportedOperation("fileno: this worker has no such stream")
         return self._original.fileno()
@@ -150,7 +151,7 @@ class LoggedStream(LoggingProxy):  # type: ignore[misc]
 
 
 class _WithLines(logging.LoggerAdapter[logging.Logger]):
-    """Logs a text that was written at once, such as a part of a printed stack, with its line breaks."""
+    """A logger that keeps the line breaks of a text that was written at once, such as part of a printed stack."""
 
 
 class _Bytes(io.RawIOBase):
@@ -172,7 +173,7 @@ class _Bytes(io.RawIOBase):
 
 
 class StreamLogging(Logging):  # type: ignore[misc]
-    """Celery's logging, with these streams."""
+    """Celery's logging, with LoggedStream as standard output and standard error."""
 
     def redirect_stdouts_to_logger(
         self, logger: logging.Logger, loglevel: Any = None, stdout: bool = True, stderr: bool = True

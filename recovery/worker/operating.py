@@ -1,12 +1,13 @@
-"""How a worker takes part in operators' operations: in a thread of its own, or in Spark.
+"""A worker's part in operators' operations: in a thread of its own, or in Spark.
 
-`Operating` answers Celery beat as the scanners do: a nudge makes this worker work at operations. Its thread is not the
-scanners' own, which must find what is overdue while an operation goes through millions of processes. Each worker works
-at one range at a time; one that is nudged while others are at it takes the next, so within a few seconds all are.
+`Operating` answers Celery beat as the scanners do: a nudge makes this worker look for operations. It has its own
+thread, because scanners must go on finding overdue records while an operation goes through millions of processes. Each
+worker works on one range of processes at a time. A worker that is nudged while others work takes the next range, so all
+workers take part within seconds.
 
-`Driving` is the thread of a worker that serves the queue `spark`. It takes operations that are left to Spark. The
-first operation starts Spark; after that a session is there, until the worker ends or Spark fails. Operations take
-turns, a job each; one that fails has its next turn later.
+`Driving` is the thread of a worker that serves the queue `spark`. It takes operations that are left to Spark. The first
+operation starts a Spark session, which lives until the worker ends or Spark fails. Operations take turns, one Spark job
+each. An operation that fails waits before its next turn.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ if TYPE_CHECKING:
 
 
 TURN = 10.0
-"""Seconds after which it is looked whether other operations are to have their turn."""
+"""Seconds that a worker works on one operation before it checks whether other operations need a turn."""
 log = logging.getLogger(__name__)
 LOOK_EVERY = 1.0
-"""Seconds. One small query."""
+"""Seconds between two looks for operations in Spark. A look is one small query."""
 STOP_TIMEOUT = 8.0
 """Seconds that a worker waits for its Spark when it ends."""
 
 
 class Operating:
-    """The thread of a worker that works at operations."""
+    """The thread of a worker that works on operations."""
 
     def __init__(self, app: Recovery, lifeline: Lifeline) -> None:
         self._worker = OperationWorker(app.resources, app.outbox, lifeline.worker.id)
@@ -50,7 +51,7 @@ class Operating:
         self._thread.start()
 
     def stop(self) -> None:
-        """Answer no more nudges. A page that is under way is finished."""
+        """Answer no more nudges. A page in progress is finished."""
         self._thread.stop()
         self._worker.stop()
 
@@ -64,7 +65,7 @@ class Operating:
         return 0.0 if self._worker.run_once(TURN) else None
 
     def _failed(self, error: Exception) -> None:
-        tell("operations", error)  # of whatever another program wrote: the next nudge goes on
+        tell("operations", error)  # caused by what another program wrote: the next nudge goes on
 
 
 class Driving:
@@ -84,7 +85,7 @@ class Driving:
         self._thread.start()
 
     def stop(self) -> None:
-        """Give up the operation that is under way, with which others go on, and end Spark."""
+        """Stop the operation in progress, which other workers continue, and end Spark."""
         self._thread.stop()
         if self._driver is not None:
             self._driver.stop()
@@ -101,23 +102,23 @@ class Driving:
     def _failed(self, error: Exception) -> float:
         if isinstance(error, RecoveryError):
             log.warning("Spark: %s", in_a_line(error))
-        else:  # of Spark, or of whatever another program wrote
-            log.error("Spark failed; it is started again", exc_info=error)
+        else:  # an error of Spark, or caused by what another program wrote
+            log.error("Spark failed; its session is started again", exc_info=error)
         return SPARK_SESSION.delay(1)
 
     def _waiting(self) -> list[int]:
         now = time.monotonic()
-        found = [one.id for one in self._resources.store.operations.at_work() if one.is_drivers]
-        return [number for number in found if self._later.get(number, 0.0) <= now]
+        numbers = [operation.id for operation in self._resources.store.operations.at_work() if operation.is_drivers]
+        return [number for number in numbers if self._later.get(number, 0.0) <= now]
 
     def _with_spark(self) -> None:
-        """Run a session, in which operations have their turns as long as it lives. Raises whatever the session ends
-        with."""
+        """Run a Spark session that gives operations their turns as long as it lives. Raises the error that ends the
+        session."""
         from recovery.sweep.drive import Driver, attended
         from recovery.sweep.session import spark
 
-        with spark(self._settings) as cluster:
-            self._driver = driver = Driver(cluster, self._resources, self._lifeline.worker.id)
+        with spark(self._settings) as session:
+            self._driver = driver = Driver(session, self._resources, self._lifeline.worker.id)
             try:
                 with attended(self._resources, driver, self._waiting):
                     while not self._thread.is_ending and driver.is_alive:
@@ -127,7 +128,7 @@ class Driving:
                 self._driver = None
 
     def _round(self, driver: Driver) -> bool:
-        """Give a turn to each operation that waits. Return whether any does."""
+        """Give a turn to each operation that waits. Return whether any waits."""
         waiting = self._waiting()
         for number in waiting:
             if self._thread.is_ending:
@@ -135,13 +136,15 @@ class Driving:
             try:
                 driver.step(number, others_wait=len(waiting) > 1)
             except StoreError as error:
-                log.warning("operation %d in Spark: %s", number, in_a_line(error))
+                log.warning("operation %d: a step in Spark failed: %s", number, in_a_line(error))
                 self._thread.pause(SPARK_SESSION.delay(1))
-            except Exception as error:  # of Spark, or of whatever another program wrote
+            except Exception as error:  # an error of Spark, or caused by what another program wrote
                 if not driver.is_alive:
                     raise
                 reason = in_a_line(error) if isinstance(error, RecoveryError) else ""
-                log.warning("operation %d in Spark: %s; the others go on", number, reason, exc_info=not reason)
+                log.warning(
+                    "operation %d: a step in Spark failed: %s; the others go on", number, reason, exc_info=not reason
+                )
                 # Until then workers take it over, if they can.
                 self._later[number] = time.monotonic() + OPERATION_IN_SPARK.delay(1)
         return bool(waiting)

@@ -1,11 +1,12 @@
-"""Logs an outage of a server once for each process of a worker, and not once for each step that fails by it.
+"""Log an outage of a server once per process of a worker, and not once per step that fails because of it.
 
-In the parent process one line reports that the worker lost Redis, and one that messages are taken again: Celery by
-itself logs each try to connect, and reports a new connection only as it does a worker's first. That MongoDB is away is
-reported by the line of its heartbeats. In a pool process the circuit breaker reports MongoDB, and the broker Redis.
+In the parent process one line reports that the worker lost Redis, and one that messages are taken again. Celery itself
+would log each attempt to connect, and would report a new connection in the same words as a worker's first. Outages of
+MongoDB are reported by the heartbeats. In a pool process the circuit breaker reports MongoDB, and the broker Redis.
 
-Other records of this package with an error by which a server is away become DEBUG, except for a process's first in a
-while: it may come before those. What the application logs is left as it is, and so is what ends the worker (CRITICAL).
+Other records of this package that carry an error of an unreachable server become DEBUG, except a process's first in a
+while, because it may come before those lines. Records of the application stay as they are, and so do CRITICAL records,
+which end the worker.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ log = logging.getLogger(__name__)
 
 _CELERYS_LOG, _WARNINGS = "celery.worker.consumer.consumer", "py.warnings"
 BREAKERS, WAITS = "recovery.retry.breaker", "recovery.waits"
-"""Names of loggers."""
+"""Names of the loggers of the circuit breaker, and of waits for a server."""
 QUIET = 30.0
-"""Seconds without an error by which a server is away, after which another one belongs to another outage. A step that
-waits for MongoDB fails within 20 s."""
+"""Seconds without an error of an unreachable server after which the next such error belongs to another outage. A step
+that waits for MongoDB fails within 20 s."""
 _OURS = "recovery."
-"""What the names of this package's loggers begin with."""
+"""Prefix of the names of this package's loggers."""
 _MONGODB, _REDIS = "MongoDB", "Redis"
 _REPEATED = "recovery_repeated"
 
@@ -41,31 +42,32 @@ class Outage:
     """The outage of Redis that this worker is in, if any. Only the event loop's thread changes it."""
 
     since: ClassVar[float | None] = None
-    """When it was noticed, by the monotonic clock."""
+    """When the outage was noticed, by the monotonic clock; None if there is none."""
     ended_at: ClassVar[float] = -math.inf
-    """When the last one was over."""
+    """When the last outage was over."""
 
     @classmethod
     def was_within(cls, seconds: float) -> bool:
-        """Whether there was one at some time within the last `seconds`."""
+        """Return whether Redis was away at some time within the last `seconds`."""
         return cls.since is not None or time.monotonic() - cls.ended_at <= seconds
 
 
 class OutageStart(logging.Filter):
-    """Turns Celery's first line of an outage into ours, and makes the others DEBUG."""
+    """A filter that replaces Celery's first line of an outage by ours, and lowers the others to DEBUG."""
 
     def __init__(self, broker_url: str) -> None:
         super().__init__()
         self._broker_url = broker_url
 
     def install(self) -> None:
-        """Filter what Celery logs of its connection."""
+        """Filter Celery's log of its connection."""
         for name in (_CELERYS_LOG, _WARNINGS):
             logging.getLogger(name).addFilter(self)
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name == _WARNINGS:
-            # Advice at each lost connection, on a setting that changes nothing here: attempts go on without Redis.
+            # Celery logs advice at each lost connection, on a setting that changes nothing here: attempts go on without
+            # Redis.
             return CANCEL_TASKS_BY_DEFAULT.strip() not in _raw(record) or is_logged_as_debug(record)
         if (error := _connection_error(record)) is None:
             return True
@@ -79,7 +81,7 @@ class OutageStart(logging.Filter):
 
 
 class OutageEnd(bootsteps.StartStopStep):  # type: ignore[misc]
-    """A part of Celery's consumer that is started once there is a connection, again perhaps."""
+    """A part of Celery's consumer that is started after each connection."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
 
@@ -90,7 +92,7 @@ class OutageEnd(bootsteps.StartStopStep):  # type: ignore[misc]
 
 
 def is_logged_as_debug(record: logging.LogRecord) -> bool:
-    """Make a record one of the level DEBUG, and return whether its logger takes these."""
+    """Set a record's level to DEBUG. Return whether its logger takes DEBUG records."""
     record.levelno, record.levelname = logging.DEBUG, logging.getLevelName(logging.DEBUG)
     return logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
 
@@ -111,14 +113,14 @@ def _connection_error(record: logging.LogRecord) -> object:
 
 
 class OfPoolProcesses(logging.Filter):
-    """Makes the records of a worker's parent process DEBUG."""
+    """A filter that lowers the records of a worker's parent process to DEBUG."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.processName != "MainProcess" or is_logged_as_debug(record)
 
 
 class OncePerOutage(logging.Filter):
-    """A filter for handlers: makes records DEBUG that repeat an outage."""
+    """A filter for handlers that lowers repeated records of an outage to DEBUG."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -128,7 +130,7 @@ class OncePerOutage(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         fields = record.__dict__
-        if _REPEATED not in fields:  # else another handler has asked
+        if _REPEATED not in fields:  # otherwise another handler has already asked
             fields[_REPEATED] = self._is_repeated(record)
         return not fields[_REPEATED] or is_logged_as_debug(record)
 
@@ -142,7 +144,7 @@ class OncePerOutage(logging.Filter):
         return server is not None and self._was_seen(server)
 
     def _is_repeated_wait(self, record: logging.LogRecord) -> bool:
-        """Whether a record reports that writes wait, or no longer wait, in an outage that was logged already."""
+        """Return whether a record reports that writes wait, or no longer wait, in an outage that was logged already."""
         if len(record.args or ()) > 1:
             shown = self._waits_shown[os.getpid()] = not self._was_seen(_MONGODB)
         else:
@@ -150,24 +152,28 @@ class OncePerOutage(logging.Filter):
         return not shown
 
     def _was_seen(self, server: str) -> bool:
-        """Whether this process logged a moment ago that the server is away. It does so now."""
+        """Return whether this process logged within the last QUIET seconds that the server is away, and note that it
+        does so now."""
         key, now = (os.getpid(), server), self._now()
-        before, self._seen[key] = self._seen.get(key, -math.inf), now
-        return now - before < QUIET
+        last_seen, self._seen[key] = self._seen.get(key, -math.inf), now
+        return now - last_seen < QUIET
 
 
 def _server_away(record: logging.LogRecord) -> str | None:
-    """The server by whose absence a step failed, if a record is about that. A line that is logged once for each outage
-    anyway, and says what it means for the worker, is about more than a step."""
+    """Return the server whose absence made a step fail, if the record is about that; otherwise None.
+
+    Records with `recovery_outage` do not count: these lines are logged once per outage anyway, and report its effect on
+    the whole worker.
+    """
     is_step = record.name.startswith(_OURS) and record.levelno < logging.CRITICAL
     if not is_step or getattr(record, "recovery_outage", False) or not isinstance(record.args, tuple):
         return None
     if any(isinstance(argument, StoreUnavailable) for argument in record.args):
         return _MONGODB
-    of_redis = (one for one in record.args if isinstance(one, BrokerError) and one.__cause__ is not None)
-    return _REDIS if any(is_lost_connection(one.__cause__) for one in of_redis) else None
+    redis_errors = (error for error in record.args if isinstance(error, BrokerError) and error.__cause__ is not None)
+    return _REDIS if any(is_lost_connection(error.__cause__) for error in redis_errors) else None
 
 
 def is_lost_connection(error: BaseException | None) -> bool:
-    """Return whether a driver, or kombu, raised this error for a server that does not answer."""
+    """Return whether a driver, or kombu, raised this error because a server does not answer."""
     return not {kind.__name__ for kind in type(error).__mro__}.isdisjoint(("ConnectionError", "TimeoutError"))

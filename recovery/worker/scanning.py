@@ -1,14 +1,15 @@
-"""Answers Celery beat: a nudge makes the scanners of one worker run, in a thread of its parent process.
+"""Answer Celery beat: a nudge makes one worker run its scanners, in a thread of its parent process.
 
-Not in the pool, which may be full of long attempts just when recovery is wanted. Nudges that come while a scan
-runs are one more scan, however many they are. What beat sends while nobody takes it would grow in Redis, which does
-not drop what has expired (kombu hands over `expires`, and its Redis transport keeps the message): so whoever sends a
-nudge cuts the queue to the last few (`beat.keep_short`). An old nudge is taken like a new one: to tell them apart by an
-expiry would compare beat's clock with this worker's, and a wrong one would end all scans. Where no beat nudges, or its
-nudges get lost, workers nudge themselves (`Lifeline`).
+Scanners do not run in the pool, which may be full of long attempts just when recovery is needed. Any number of nudges
+that come during a scan cause one more scan.
 
-Runs are noted in MongoDB (`ScanNotes`). By these notes `recovery doctor` reports whether a beat nudges and somebody
-scans, and workers see that somebody does.
+Redis does not drop expired messages, because kombu's transport ignores `expires` there. So whoever sends a nudge trims
+the queue to the last few (`beat.keep_short`); otherwise it would grow while nobody takes nudges. An old nudge is taken
+like a new one: an expiry would compare beat's clock with this worker's, and a wrong clock would end all scans. If no
+beat nudges, or its nudges get lost, workers nudge themselves (`Lifeline`).
+
+Runs are recorded in MongoDB (`ScanNotes`). From these records `recovery doctor` reports whether a beat nudges and
+somebody scans, and workers see whether somebody scans.
 """
 
 from __future__ import annotations
@@ -49,21 +50,20 @@ from recovery.worker.operating import Operating
 log = logging.getLogger(__name__)
 
 TURN = 2.0
-"""Seconds after which a scan with more to do lets the others have their turn: a machine that dies in the middle of a
-storm is found by one of them. A page is not cut short: the others wait for its end. One that is requeued takes well
-below a second; where each task of it fails or is applied by itself, a thousand (`scan_batch`) take some seconds, and
-what a dead machine had claimed is found so much later."""
+"""Seconds after which a scanner with more to do lets the other scanners have their turn. Otherwise a machine that dies
+meanwhile would be found late. A page is not interrupted. A page of requeued tasks takes well below a second, but a page
+whose tasks are applied one by one takes some seconds, and delays the other scanners as long."""
 
 
 LONG = 0.5
-"""Seconds of a scanner's run after which it is noted before the next scanner runs."""
+"""Seconds of a scanner's run after which the run is recorded before the next scanner runs."""
 
 LOOK_AT_ALL_EVERY = 30.0
-"""Seconds between two runs of a scanner that nothing is overdue for: so long may a record that lacks its deadline, or
-has one that is none, wait until it is found."""
+"""Seconds between two runs of a scanner that has nothing overdue. A record whose deadline is missing or damaged waits
+at most this long until it is found."""
 TELL_EVERY = 1.5
-"""Seconds between two notes: those of all scanners are one small write. With a nudge each second, a cluster that scans
-has a note that is no older than two seconds."""
+"""Minimum seconds between two records of runs. The runs of all scanners are one small write. With a nudge each second,
+the last record of a cluster that scans is at most 2 s old."""
 
 
 class Scanning:
@@ -82,10 +82,10 @@ class Scanning:
         lifeline.nudge = self.nudge
         self._due = resources.store.due
         self._ran_at: dict[str, float] = {}
-        self._overdue: frozenset[str] | None = None
+        self._overdue_collections: frozenset[str] | None = None
         self.busy = False
-        """Whether scanners run just now, and it is not known what came up meanwhile."""
-        self._errands = (CensusTaker(resources.store), CountsTaker(resources.store))
+        """Whether scanners run now, so that new operations have not been looked for yet."""
+        self._side_jobs = (CensusTaker(resources.store), CountsTaker(resources.store))
         self._notes = ScanNotes(resources.store.scanners, lifeline.worker.id)
         self._thread = ServiceThread("scanners", self._answer)
 
@@ -94,7 +94,7 @@ class Scanning:
         self._thread.start()
 
     def stop(self) -> None:
-        """Answer no more nudges. A scan that runs ends with its page."""
+        """Answer no more nudges. A running scan ends with its page."""
         self._thread.stop()
 
     def nudge(self) -> None:
@@ -107,49 +107,51 @@ class Scanning:
         self.nudge()
 
     def _answer(self) -> float | None:
-        """Answer a nudge. Return 0 if there is more to do, so that it scans again at once."""
-        self._overdue = None
+        """Answer a nudge. Return 0 to scan again at once if there is more to do; None otherwise."""
+        self._overdue_collections = None
         if self._in_outage_grace():
-            return None  # nudges go on
+            return None  # the next nudge tries again
         more = self._scan(self._wanted())
-        for errand in self._errands:
+        for side_job in self._side_jobs:
             try:
-                errand.take_if_due()
-            except Exception:  # of what another program wrote
-                log.exception("%s failed", type(errand).__name__)
+                side_job.take_if_due()
+            except Exception:  # caused by what another program wrote
+                log.exception("%s failed", type(side_job).__name__)
         return 0.0 if more else None
 
     def _in_outage_grace(self) -> bool:
         try:
-            return self._lifeline.judging.in_outage_grace(self._look)
-        except Exception:  # of what another program wrote: whoever scans says it, and goes on
-            log.exception("what is overdue was not seen")
+            return self._lifeline.judging.in_outage_grace(self._look_for_overdue)
+        except Exception:  # caused by what another program wrote: the scanners report it, and go on
+            log.exception("could not look for overdue records")
             return False
 
-    def _look(self) -> datetime:
-        """Ask what is overdue. Return the time of that look."""
-        looked = self._due.look()
-        self._overdue = looked.collections
-        return looked.at
+    def _look_for_overdue(self) -> datetime:
+        """Look up which collections have overdue records. Return the time of the look, by MongoDB's clock."""
+        overdue = self._due.look()
+        self._overdue_collections = overdue.collections
+        return overdue.at
 
     def _wanted(self) -> list[Scanner[Any]]:
-        """Return the scanners that have something to do, or have not looked for a while. For the others nothing is
-        overdue."""
-        now, due = time.monotonic(), self._overdue
-        if due is None:  # the servers are away, mostly, and the scanners say so
+        """Return the scanners that have something to do, or have not run for LOOK_AT_ALL_EVERY seconds. The others have
+        nothing overdue."""
+        now, overdue = time.monotonic(), self._overdue_collections
+        if overdue is None:  # usually the servers are away, which the scanners report
             self._operate()
             return self._scanners
-        if schema.OPERATIONS in due or now - self._ran_at.get(schema.OPERATIONS, -math.inf) > LOOK_AT_ALL_EVERY:
+        if schema.OPERATIONS in overdue or now - self._ran_at.get(schema.OPERATIONS, -math.inf) > LOOK_AT_ALL_EVERY:
             self._ran_at[schema.OPERATIONS] = now
             self._operate()
-        looked_long_ago = {
-            one.name for one in self._scanners if now - self._ran_at.get(one.name, -math.inf) > LOOK_AT_ALL_EVERY
+        long_idle = {
+            scanner.name
+            for scanner in self._scanners
+            if now - self._ran_at.get(scanner.name, -math.inf) > LOOK_AT_ALL_EVERY
         }
-        # Of workers it is known here who is silent.
-        return [one for one in self._scanners if one.name in {schema.WORKERS, *due, *looked_long_ago}]
+        # Silent workers are known in this process, without a look at MongoDB.
+        return [scanner for scanner in self._scanners if scanner.name in {schema.WORKERS, *overdue, *long_idle}]
 
     def _scan(self, wanted: Sequence[Scanner[Any]]) -> bool:
-        """Run these scanners, a turn each. Return whether any has more to do."""
+        """Run these scanners, a turn each. Return whether any of them has more to do."""
         self.busy, more = True, False
         for scanner in self._scanners:
             if scanner not in wanted:
@@ -163,7 +165,7 @@ class Scanning:
                 continue
             self._notes.take(result)
             if result.seconds > LONG:
-                self._notes.tell()  # the others may take long as well, and other workers wait for a word
+                self._notes.tell()  # the others may take long as well, and other workers wait for this record
             more = more or result.more
         self.busy = False
         self._notes.tell()
@@ -171,7 +173,7 @@ class Scanning:
 
 
 class NudgeConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]
-    """Consumes the nudges' queue beside the actors' queues."""
+    """The consumer of the queue of nudges, besides the consumer of the actors' queues."""
 
     scanning: Scanning | None = None
     operating: Operating | None = None
@@ -190,7 +192,8 @@ class NudgeConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]
             self.consuming.hold_or_resume_others()
 
     def stop(self, c: Any) -> None:
-        """Stop as Celery's own does, which asks the connection which errors to ignore: after an outage it is None."""
+        """Stop as Celery's own step does. Celery asks the connection which errors to ignore, but after an outage the
+        connection is None."""
         super().stop(c if c.connection is not None else SimpleNamespace(connection=c.app.connection_for_read()))
 
     def _nudged(self, _body: Any, _message: Any) -> None:
@@ -201,39 +204,41 @@ class NudgeConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]
 
 
 class ScanNotes:
-    """Notes what one worker's scanners did, now and then. Not safe for threads: scanners run in one."""
+    """A writer of scan notes, which from time to time records the runs of one worker's scanners. Not thread-safe,
+    because all scanners run in one thread."""
 
     def __init__(self, scanners: Scanners, worker: str) -> None:
         self._scanners, self._worker = scanners, worker
-        self._waiting: dict[str, ScannerRun] = {}
+        self._unwritten: dict[str, ScannerRun] = {}
         self._noted_at = -math.inf
         self.by_beat = False
-        """Whether a beat's nudge was taken since the last note. Set by another thread."""
+        """Whether a beat's nudge was taken since the last record. Set by another thread."""
 
     def take(self, result: ScanResult) -> None:
-        """Keep a run for the next note."""
-        before = self._waiting.get(result.scanner) or ScannerRun(id=result.scanner)
-        self._waiting[result.scanner] = ScannerRun(
+        """Keep a run for the next record."""
+        earlier = self._unwritten.get(result.scanner) or ScannerRun(id=result.scanner)
+        self._unwritten[result.scanner] = ScannerRun(
             id=result.scanner,
             seconds=result.seconds,
-            looked_at=before.looked_at + result.looked_at,
-            repaired=before.repaired + result.repaired.total(),
+            looked_at=earlier.looked_at + result.looked_at,
+            repaired=earlier.repaired + result.repaired.total(),
             worker=self._worker,
             error=result.error,
         )
 
     def tell(self) -> None:
-        """Write what waits, if the last note is not fresh. Does not raise for a database that is away."""
+        """Write the runs kept so far, unless the last record is younger than TELL_EVERY seconds. Do not raise if
+        MongoDB is away."""
         now = time.monotonic()
-        if not self._waiting or now - self._noted_at < TELL_EVERY:
+        if not self._unwritten or now - self._noted_at < TELL_EVERY:
             return
         by_beat, self.by_beat = self.by_beat, False
         try:
-            self._scanners.note(*self._waiting.values(), by_beat=by_beat)
+            self._scanners.note(*self._unwritten.values(), by_beat=by_beat)
         except StoreError as error:
             self.by_beat = self.by_beat or by_beat
-            names = ", ".join(self._waiting)
-            log.warning("%s scan not noted (%s): `recovery doctor` takes it for not done", names, error)
+            names = ", ".join(self._unwritten)
+            log.warning("%s scan not noted (%s): `recovery doctor` will report that it did not run", names, error)
             return
-        self._waiting.clear()
+        self._unwritten.clear()
         self._noted_at = now

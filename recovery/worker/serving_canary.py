@@ -1,7 +1,8 @@
-"""The canary of a worker: `recovery.canary` among the actors that it serves, and how an attempt of it kills.
+"""A worker's canary: it adds `recovery.canary` to the actors that a worker serves, and kills processes for a drill.
 
-It is added to the application's actors in workers alone: nobody else starts a canary but a drill. A worker that serves
-only some queues (`--queues`) serves this one as well; one that serves no actor at all, as one for sweeps, does not.
+The canary is added to the application's actors only in workers, because only a drill starts canaries. A worker that
+serves only some queues (`--queues`) serves the canary as well. A worker that serves no actor, such as one for sweeps,
+does not.
 """
 
 from __future__ import annotations
@@ -22,49 +23,51 @@ log = logging.getLogger(__name__)
 
 
 def add_canary(app: Recovery) -> None:
-    """Have the workers of this application serve the canary, unless they are told not to."""
+    """Make the workers of this application serve the canary, unless the setting `canary` is off."""
     if app.settings.canary:
         app.actors[CANARY] = canary_actor(app, PoolKiller() if app.settings.drill_kill else None)
 
 
 def consume_canary(queues: Any, served: Recovery) -> None:
-    """Have a worker that consumes some actor's queue consume the canary's; `queues` are Celery's, before it starts."""
+    """Make a worker that consumes some actor's queue consume the canary's queue too. `queues` are Celery's, before the
+    worker starts."""
     if CANARY in served.actors and CANARY not in queues.consume_from and set(queues.consume_from) & set(served.actors):
         queues.select_add(queues[CANARY])
 
 
-_THREADS = "its pool is of threads, which can't be killed one by one"
-_FIRST = (
+_NO_THREADS = "its pool is of threads, which can't be killed one by one"
+_FIRST_PROCESS = (
     "its worker is the first process of its container, and the kernel lets none of the others kill that: run it under "
     "an init (`docker run --init`, in compose `init: true`)"
 )
 
 
 def _first_of_container(pid: int) -> str | None:
-    return _FIRST if pid == 1 else None
+    return _FIRST_PROCESS if pid == 1 else None
 
 
 class PoolKiller:
-    """Kills where it runs: in a slot of a worker."""
+    """A killer of the slot or the worker in which it is called."""
 
     def declines(self, victim: Victim) -> str | None:
-        """Why it can't kill that; None: it can."""
+        """Return why it can't kill this victim; None if it can."""
         if Running.parts is None:
             return "it does not run in a worker"
         worker = Running.parts.lifeline.worker.pid
         if os.getpid() == worker:
-            # A thread can't be killed by itself; of what the worker runs beside it nothing was said.
-            return _THREADS if victim is Victim.SLOT else _first_of_container(worker)
+            # A thread can't be killed alone, and an order to kill one slot does not cover the worker's other slots.
+            return _NO_THREADS if victim is Victim.SLOT else _first_of_container(worker)
         if os.getppid() != worker:
-            return "its worker is gone already"
+            return "its worker has already ended"
         return _first_of_container(worker) if victim is Victim.WORKER else None
 
     def kill(self, victim: Victim) -> None:
-        """By SIGKILL, as the kernel does it when memory is short. With a worker its pool ends by itself."""
-        log.warning("a drill has %s killed", "this worker" if victim is Victim.WORKER else "this pool process")
+        """Send SIGKILL to this pool process, or to its worker, as the kernel does when memory is short. The pool of a
+        killed worker ends by itself."""
+        log.warning("a drill kills %s", "this worker" if victim is Victim.WORKER else "this pool process")
         parent = os.getppid()
         if victim is Victim.WORKER and Running.parts is not None and parent == Running.parts.lifeline.worker.pid:
             with suppress(ProcessLookupError):
                 os.kill(parent, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
-        threading.Event().wait()  # it comes at once
+        threading.Event().wait()  # until the signal arrives

@@ -1,13 +1,13 @@
-"""What a worker does before it takes messages: wait for its servers, check them, and save what its application
+"""The start of a worker, before it takes messages: wait for its servers, check them, and save what its application
 declares.
 
-A worker that starts while a server is away waits for it: a whole cluster that starts at once has no order, and a
-failover is none of the worker's business. If waiting does not help, the worker ends with one line in the log.
+A worker that starts while a server is away waits for the server, because a cluster may start in any order, and a
+failover is not the worker's fault. If waiting does not help, the worker ends with one log line.
 
-A worker does not start on a database that another application uses. Applications on one database share its queues: a
-worker of each takes the messages of every actor that both know by name. So a worker saves its application's name with
-its actors. Names of workers of earlier versions are absent, and those actors count for nobody. Two applications that
-start at the same moment are found by a second look, after the names were saved.
+A worker does not start on a database that another application uses. Applications on one database would share its
+queues: a worker of each would take the messages of every actor name that both have. So a worker saves its application's
+name with its actors. Workers of earlier versions saved no name; their actors count for no application. Two applications
+that start at the same moment find each other by a second check, after the names were saved.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from recovery.store import Store, check_server, roles
 log = logging.getLogger(__name__)
 
 COLLECT_AFTER = 10_000
-"""New objects between two collections of garbage."""
+"""Number of new objects between two garbage collections."""
 UNUSABLE = 2
-"""Exit code of a worker that can't begin: as of all commands for an error."""
+"""Exit code of a worker that can't begin. All commands use it for errors."""
 SHOWN = 8
-"""Actors of another application that the error names."""
+"""Maximum number of another application's actors that the error names."""
 
 
 def prepare_or_end(app: Recovery) -> None:
-    """Wait for the servers, then `prepare`. If waiting does not help, log why in one line and end the worker."""
+    """Wait for the servers, then `prepare`. If waiting does not help, log the reason in one line and end the worker."""
     try:
         wait_for_servers(lambda: prepare(app))
     except StoreDenied as error:
@@ -48,7 +48,7 @@ def prepare_or_end(app: Recovery) -> None:
 
 
 def check_spark(app: Recovery) -> None:
-    """End a worker that is to drive Spark and can't, with one line of what is missing."""
+    """End a worker that is to drive Spark and can't, with one log line about what is missing."""
     from recovery.sweep import java
 
     try:
@@ -59,7 +59,7 @@ def check_spark(app: Recovery) -> None:
 
 
 def prepare(app: Recovery) -> None:
-    """Check the servers and whose the database is, create collections and save the actors' settings."""
+    """Check the servers and the owner of the database, create collections, and save the actors' settings."""
     check_server(app.settings.mongo_uri)
     resources = app.resources
     resources.broker.check()
@@ -71,21 +71,21 @@ def prepare(app: Recovery) -> None:
 
 
 def wait_for_servers(step: Callable[[], None], seconds: float | None = None) -> None:
-    """Do a step that may run twice, again and again while a server is away; then raise what it raised.
+    """Run a step, which must be safe to run twice, and retry it while a server is away. Then raise its last error.
 
-    For up to `seconds`, by default a minute: long enough for a failover and for a server that reads its journal. By
-    then somebody has to be told, and who runs workers starts them again. It runs in one thread before the worker does
-    anything else, so no circuit breaker is needed.
+    `seconds` limits the retries. The default of one minute suffices for a failover and for a server that reads its
+    journal. Whoever runs workers starts them again after that. This runs in one thread before the worker does anything
+    else, so no circuit breaker is needed.
     """
     request = WORKER_START.request("start of this worker", seconds=seconds)
     call(step, request, classified=by_driver)
 
 
 def keep_what_is_imported() -> None:
-    """Have the garbage collector look no more at the objects that exist by now, because they stay.
+    """Exclude all objects that exist now from garbage collection, because they stay.
 
-    A pool's processes share the memory of these objects with their parent; a look at them would copy it. And a scanner
-    takes less of a CPU. New objects are looked at more often than in a command, which ends soon.
+    The processes of a pool share the memory of these objects with their parent, and a collection would copy it.
+    Scanners also use less CPU time. Later objects are collected more often than in a command, which ends soon.
     """
     for owner in (Store, Queueing):
         load_all(owner)
@@ -95,13 +95,16 @@ def keep_what_is_imported() -> None:
 
 
 def save_actors(app: Recovery) -> None:
-    """Save the settings of an application's actors under its name. Raises SettingsError, with nothing saved, if the
-    database is another application's."""
+    """Save the settings of an application's actors under its name.
+
+    Raises SettingsError if the database belongs to another application. Nothing is saved in this case, unless both
+    applications start at the same moment.
+    """
     check_database(app)
     actors = app.resources.store.actors
     preferences = [actor.preferences for actor in app.actors.values()]
-    actors.save((one for one in preferences if one.id != CANARY), application=app.name)
-    actors.save(one for one in preferences if one.id == CANARY)  # every application has it
+    actors.save((settings for settings in preferences if settings.id != CANARY), application=app.name)
+    actors.save(settings for settings in preferences if settings.id == CANARY)  # every application has the canary
     check_database(app)
 
 
@@ -112,10 +115,10 @@ def check_database(app: Recovery) -> None:
     others = {name: known[name] for name in sorted(known) if name not in {app.name, *settings.shared_names}}
     if not others:
         return
-    told = "; ".join(f"{name} (actors {_shown(actors)})" for name, actors in others.items())
+    owners = "; ".join(f"{name} (actors {_joined_names(actors)})" for name, actors in others.items())
     first = next(iter(others))
     raise SettingsError(
-        f"the database {settings.database} belongs to another application, {told}, and this worker's is {app.name}: "
+        f"the database {settings.database} belongs to another application, {owners}, and this worker's is {app.name}: "
         f"they would take each other's tasks. Give {app.name} a database and a Redis of its own (RECOVERY_DATABASE, "
         "RECOVERY_BROKER_URL; for `recovery up` another RECOVERY_DATA_DIR). To let them share: "
         f"RECOVERY_SHARED_WITH={','.join(others)} here, and RECOVERY_SHARED_WITH={app.name} there. If it is the same "
@@ -124,6 +127,6 @@ def check_database(app: Recovery) -> None:
     )
 
 
-def _shown(actors: Sequence[str]) -> str:
+def _joined_names(actors: Sequence[str]) -> str:
     more = f" and {len(actors) - SHOWN} more" if len(actors) > SHOWN else ""
     return ", ".join(actors[:SHOWN]) + more

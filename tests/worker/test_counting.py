@@ -194,7 +194,7 @@ def test_a_folder_that_can_not_be_made_is_named_and_does_no_harm(tmp_path: Path)
     none = "/proc/nothing/here"
     code, out, err = Program(IN_MEMORY, environment(tmp_path, PROMETHEUS_MULTIPROC_DIR=none)).end()
     assert (code, out) == (0, "3.0 True\n")
-    assert f"can't be written to {none}/" in err and "(No such file or directory)" in err
+    assert f"could not write this process's metrics to {none}/" in err and "(No such file or directory)" in err
 
 
 @pytest.mark.thorough

@@ -78,9 +78,9 @@ else:
     ("pool", "told"),
     [
         ("ends", "ended by itself"),
-        ("waits", "the rest was given back"),
-        ("ends meanwhile", "the rest was given back"),
-        ("is quick", "the rest was given back"),
+        ("waits", "unfinished tasks were given back"),
+        ("ends meanwhile", "unfinished tasks were given back"),
+        ("is quick", "unfinished tasks were given back"),
     ],
 )
 def test_a_pool_that_waits_for_what_nobody_tells(pool: str, told: str) -> None:

@@ -219,7 +219,7 @@ def test_a_worker_ends_only_for_a_slot_that_hangs_at_that_moment(
     by_ending(bench.board, lambda: done.append("ended"))(cell, "it has lost its task", note)
     assert done == {None: ["noted", "ended"], "before": [], "meanwhile": ["noted"]}[returns]
     assert ("render p/a hangs" in caplog.text) == (returns is None)
-    assert ("render p/a came back just before" in caplog.text) == (returns == "meanwhile")
+    assert ("render p/a returned just before" in caplog.text) == (returns == "meanwhile")
 
 
 OLDER = [
@@ -281,7 +281,7 @@ def test_while_a_majority_lags_behind_nothing_is_concluded(
         patched.setattr(Decisions, "catch_up", lags)
         assert bench.passes(0) == 1
     assert [task for task, _ in bench.freed] == ["p/b"] and bench.looks.report() == ()
-    assert "render p/a runs past its time, and whether it has its task is not known: a majority" in caplog.text
+    assert "render p/a runs past its time, and it is unknown whether it has its claim: a majority" in caplog.text
 
 
 DAMAGED = [
@@ -304,9 +304,9 @@ def test_a_record_that_can_not_be_read_holds_up_no_other(
     assert [task for task, _ in bench.freed] == ["p/b"]
     for _ in range(3):
         assert bench.passes(TIMEOUT) == 0 and bench.looks.report() == ()
-    assert caplog.text.count("is not known: its record can't be read") == 1
+    assert caplog.text.count("whether it has its claim: its record can't be read") == 1
     bench.passes(hung.SAY_EVERY)
-    assert caplog.text.count("is not known: its record can't be read") == 2
+    assert caplog.text.count("whether it has its claim: its record can't be read") == 2
 
 
 def test_a_record_that_is_damaged_meanwhile_keeps_what_was_seen(bench: Bench) -> None:

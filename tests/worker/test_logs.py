@@ -286,5 +286,5 @@ def test_queues_that_are_not_changed_are_no_second_line_of_an_outage(
     celery.amqp.queues.add("add")
     with caplog.at_level(logging.DEBUG, "recovery"):
         consumption.hold()
-    (record,) = [one for one in caplog.records if "not changed" in one.getMessage()]
+    (record,) = [one for one in caplog.records if "could not change which queues" in one.getMessage()]
     assert record.levelno == level and str(error) in record.getMessage()

@@ -145,7 +145,8 @@ def test_what_stands_in_the_place_of_ours_is_set_aside(cluster: Cluster, strange
     kinds = [stranger.redis.type(key) for key in stranger.redis.scan_iter()]
     assert (kinds.count(b"string"), kinds.count(b"hash")) == (len(keys), 1), "nothing of it is lost"
     assert len(list(stranger.redis.scan_iter(f"slow.{ASIDE}.*"))) == 3
-    assert re.search(r" in Redis was none of ours but a \w+, and is called \S+\.not-a-queue\.", cluster.log(worker))
+    line = r" in Redis held a \w+ that is none of ours, and was renamed to \S+\.not-a-queue\."
+    assert re.search(line, cluster.log(worker))
     no_trace(cluster, worker)
 
 

@@ -88,7 +88,7 @@ def test_what_stands_in_the_place_of_a_queue_is_set_aside(
     assert aside.startswith(f"{ACTOR}.{ASIDE}.")
     assert server.hgetall(aside) == {b"theirs": b"kept"}
     (said,) = caplog.messages
-    assert said.startswith(f"{ACTOR} in Redis was none of ours but a hash, and is called {aside} now: ")
+    assert said.startswith(f"{ACTOR} in Redis held a hash that is none of ours, and was renamed to {aside}: ")
     server.set(key, "again")
     channel._size(ACTOR)
     assert sorted(found(server).values()) == ["hash", "string", "string"], "each has a name of its own"

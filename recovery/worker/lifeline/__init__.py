@@ -1,3 +1,7 @@
-"""That a worker lives, and what is known at once when one does not: `lifeline` beats, `judging` watches MongoDB's clock
-and other workers, `served_queues` tells of queues, `rescue` requeues what the dead had claimed.
+"""The signs of life of a worker, and the quick rescue of tasks when a worker or a process dies.
+
+- `lifeline` writes heartbeats.
+- `judging` watches MongoDB's clock and other workers.
+- `served_queues` reports the state of the queues that the worker serves.
+- `rescue` requeues the tasks of dead workers and processes.
 """

@@ -1,16 +1,16 @@
-"""The lifeline of a worker, in threads of its parent process: heartbeats, and what is known at once.
+"""The lifeline of a worker, in threads of its parent process: heartbeats, and immediate reactions to known failures.
 
-Every `heartbeat_interval` it writes the worker's record with a
-new deadline and the statistics of those of its queues whose polls Redis answers, and looks whether a worker of the same
-host is gone; that one's claims are requeued at once (`rescue`), and what a child ran when the pool tells that it died.
-With the setting `events` off it does neither: then everything is found by its deadline alone.
+Every `heartbeat_interval` it writes the worker's record, with a new deadline and the statistics of those of its queues
+whose polls Redis answers. It then checks whether another worker of this host is gone, and requeues that worker's claims
+at once (`rescue`). It does the same for a child of its own when the pool reports that the child died. With the setting
+`events` off it does neither: then every failure is found by its deadline.
 
-With each beat it reads which actors are blocked, and has their queues not consumed. Its record tells of it only after
-all slots know, so what nobody consumes by the records nobody begins. When an operator's command tells of a change, all
-of that is done at once.
+Each heartbeat also reads which actors are blocked, and stops the consumption of their queues. The worker's record shows
+these queues as paused only after all slots know of it. So no task begins of a queue that, by the records, no worker
+consumes. When an operator's command reports a change, all of this is done at once.
 
-While heartbeats fail it has nothing consumed: what this worker takes it could not do. And where no worker noted a scan
-for a while (no beat runs, or its nudges get lost) it nudges its own scanners.
+While heartbeats fail the worker consumes nothing, because it could not do what it takes. If no worker has recorded a
+scan for a while (no beat runs, or its nudges get lost), the worker nudges its own scanners.
 """
 
 from __future__ import annotations
@@ -41,78 +41,80 @@ from recovery.worker.messages.queue_consumption import POLLS, Polls, QueueConsum
 log = logging.getLogger(__name__)
 
 BEATS_APART = 0.1
-"""Seconds from a heartbeat to one that somebody asks for, at least: whoever reaches Redis may ask all the time."""
+"""Minimum seconds between a heartbeat and a requested one, because whoever reaches Redis may request them all the time.
+"""
 STOP_TIMEOUT = 5.0
-"""Seconds that the end of a worker waits for a heartbeat that is being written."""
+"""Seconds that the end of a worker waits for a heartbeat in progress."""
 TRY, AGAIN = 1 / 4, 1 / 4
-"""Of a heartbeat timeout, what a heartbeat takes at most, and what its second try may take, which follows at once. With
-the interval between two they leave room for one that fails altogether."""
+"""Time limits of a heartbeat, and of its second try, which follows at once, as fractions of a heartbeat timeout.
+Together with the interval they leave time for one heartbeat that fails completely."""
 
 SAID_EVERY = 60.0
-"""Seconds between two lines on heartbeats that are not written."""
+"""Seconds between two log lines about the steps after a heartbeat."""
 
 MANY = 50
-"""Of more workers than that each looks at all others with every second heartbeat: somebody does in between."""
+"""With more workers than this, each looks at all others only with every second heartbeat, because others look in
+between."""
 
 
 class Lifeline:
-    """Keeps one worker's record alive. `start` in the parent process, after the pool has forked."""
+    """The thread that keeps one worker's record alive. Call `start` in the parent process, once the pool has forked."""
 
     def __init__(self, app: Recovery, worker: Worker, consuming: QueueConsumption, polls: Polls = POLLS) -> None:
         self.worker = worker
         self._consuming = consuming
         self._polls = polls
         self.hung: Callable[[], tuple[HungSlot, ...]] = tuple
-        """What its record tells of slots that hang."""
+        """Returns the hung slots, for the worker's record."""
         self.failing: Callable[[], FailingSlots | None] = lambda: None
-        """What its record tells of slots that claim tasks and run none."""
+        """Returns the report on slots that claim tasks but run none, for the worker's record."""
         self.may_take: Callable[[], bool] = lambda: True
-        """Whether its slots can run what it takes."""
+        """Returns whether the worker's slots can run tasks."""
         self._app = app
         self._settings = app.settings
-        # A connection that died without a word costs one try here, and none of the others' calls.
+        # Its own store, so that a connection that died unnoticed costs one try here, and no call of others.
         self._own = Store(app.settings, within=TRY * app.settings.heartbeat_timeout)
         self._scan_soon = threading.Event()
         self.nudge: Callable[[], None] = _nothing
-        """Has the scanners of this worker run, if it has some."""
-        self._said = Seldom(log, SAID_EVERY)
-        self._looked: HeartbeatLook | None = None
-        """What the last heartbeat saw of the others, if it looked."""
+        """Makes the scanners of this worker run, if it has any."""
+        self._limited_log = Seldom(log, SAID_EVERY)
+        self._last_look: HeartbeatLook | None = None
+        """The last look at the other workers, which the next heartbeat may reuse; None if it must look itself."""
         self._looks_first = crc32(worker.id.encode()) % 2 == 0
-        """Whether it is of the half of all workers that look at the others while the other half does without."""
+        """Whether this worker is in the half of all workers that may skip a look after all have looked at once."""
         self._next_beat = time.monotonic()
         """When the next heartbeat is due, by the monotonic clock."""
-        self._asked_to_look = False
+        self._look_requested = False
         self._made_at, self._nobody_scans = time.monotonic(), False
         self._away_since: float | None = None
         self._away_by: set[type[StoreError]] = set()
-        """The kinds of errors by which no heartbeat was written since then."""
+        """The kinds of errors because of which no heartbeat was written since `_away_since`."""
         self._stepped, self._is_new = False, True
         self.judging = Judging(app.settings, self._own.now, self._clock_stepped)
-        """Whether this worker may call others lost, and scan."""
+        """Decides whether this worker may declare others lost, and may scan."""
         self._queues = ServedQueues(app, self._own, worker, polls, self.judging.clock)
         self._rescue = Rescue(app)
         apart = min(BEATS_APART, app.settings.heartbeat_interval)
         self._beating = ServiceThread("lifeline", self._beat_in_turn, first=0.0, apart=apart)
 
     def start(self) -> None:
-        """Begin to beat."""
+        """Begin to write heartbeats."""
         self._polls.on_return = self._polls_returned
         self._beating.start()
         self._rescue.start()
 
     def _polls_returned(self) -> None:
-        """Report at once that Redis answers again, and look at the queues: Redis may have been away, and have lost its
-        data."""
+        """Report at once that Redis answers again, and look at the queues, because Redis may have been away and have
+        lost its data."""
         self._scan_soon.set()
         self._look_soon()
 
     def _look_soon(self) -> None:
-        self._asked_to_look = True
+        self._look_requested = True
         self._beating.wake()
 
     def stop(self) -> None:
-        """Stop beating; the record stays until it is removed or found overdue."""
+        """Stop heartbeats. The record stays until it is removed or found overdue."""
         self._beating.stop()
         self._rescue.stop()
         self._beating.stop(timeout=STOP_TIMEOUT)
@@ -122,49 +124,53 @@ class Lifeline:
         self._queues.record_taken(queue, message)
 
     def child_died(self, pid: int, how: str = "", ran: LastRun | None = None) -> None:
-        """Rescue what a pool process had claimed that died while it ran something; `how`, as in 'was ended by signal 9
-        (SIGKILL)', and what it `ran`, if that is known."""
+        """Rescue the claims of a pool process that died.
+
+        Args:
+            pid: The id of the process.
+            how: How it ended, as in 'was ended by signal 9 (SIGKILL)'; empty if unknown.
+            ran: What it ran when it died, if that is known.
+        """
         if self._settings.events and not self._beating.is_ending:
-            log.warning("pool process %d %s; what it had claimed is requeued", pid, how or "died")
+            log.warning("pool process %d %s; its claims are requeued", pid, how or "died")
             self._rescue.gone(holder(self.worker.id, pid), how, ran)
 
     def hold(self) -> None:
-        """Take nothing until a heartbeat finds that `may_take` is true. The worker's record shows the reason at
-        once."""
+        """Take nothing until a heartbeat finds `may_take` true. The worker's record shows the reason at once."""
         self._consuming.hold()
         self._beating.wake()
 
     def on_blocked_message(self) -> None:
-        """Look at once which actors are blocked, because a message of a blocked actor came. Otherwise it comes
-        again."""
+        """Look at once which actors are blocked, because a message of a blocked actor arrived. Otherwise the same
+        message would arrive again."""
         self._look_soon()
 
     @property
     def database_name(self) -> str:
-        """The name of the database on which this worker works."""
+        """The name of the worker's database."""
         return self._settings.database
 
     def settings_changed(self) -> None:
-        """Read settings and blocked actors again: slots when they next need them, the lifeline at once."""
+        """Read settings and blocked actors again: slots do so when they next need them, the lifeline at once."""
         if self._settings.events:
             self._app.resources.store.preferences.invalidate()
             self._look_soon()
 
     def _beat_in_turn(self) -> float:
-        """Beat, and return the seconds until the next heartbeat.
+        """Beat, and return the seconds until the next regular heartbeat.
 
-        A heartbeat that somebody asked for comes in between and moves none of the others. Otherwise workers that are
-        asked at once, by an operator's command or by the end of an outage, would beat at the same time from then on.
+        A requested heartbeat comes in between, and does not move the regular ones. Otherwise workers that are all asked
+        at once, by an operator's command or by the end of an outage, would beat at the same time from then on.
         """
         interval = self._settings.heartbeat_interval
-        if (late := time.monotonic() - self._next_beat) >= 0:
-            self._next_beat += interval * (1 + late // interval)
+        if (overdue_by := time.monotonic() - self._next_beat) >= 0:
+            self._next_beat += interval * (1 + overdue_by // interval)
         self.beat_once()
         return max(0.0, self._next_beat - time.monotonic())
 
     def beat_once(self) -> None:
-        """Write one heartbeat and do what follows it. Raises nothing, because a worker that works without heartbeats
-        would be taken for dead."""
+        """Write one heartbeat and do the steps that follow it. Raise nothing, because a worker that works without
+        heartbeats would be taken for dead."""
         written = False
         try:
             paused, neighbours = self._beat()
@@ -178,11 +184,11 @@ class Lifeline:
             self._follow_up(paused, neighbours)
         except StoreError as error:
             if written:
-                # An outage that begins here has its line by the next heartbeat.
-                say = log.debug if isinstance(error, StoreUnavailable) else self._said.warning
-                say("what follows a heartbeat was not done (%s); with the next one", error)
+                # An outage that begins here is logged by the next heartbeat.
+                log_line = log.debug if isinstance(error, StoreUnavailable) else self._limited_log.warning
+                log_line("could not finish the steps after a heartbeat (%s); retried with the next heartbeat", error)
             else:
-                # One line when it begins, and one for each other kind of cause: `_log_return` says when it is over.
+                # One line when the outage begins, and one for each other kind of cause. `_log_return` logs the end.
                 kind = StoreUnavailable if isinstance(error, StoreUnavailable) else type(error)
                 log.log(
                     logging.DEBUG if kind in self._away_by else logging.WARNING,
@@ -201,39 +207,44 @@ class Lifeline:
                 self._consuming.hold()
 
     def _log_return(self) -> None:
-        """Log that heartbeats are written again, if it was logged that they were not."""
+        """Log that heartbeats are written again, if the outage was logged."""
         if self._away_since is not None:
             log.warning("MongoDB takes heartbeats again, after %.0f s", time.monotonic() - self._away_since)
             self._away_since = None
             self._away_by.clear()
 
     def _beat(self) -> tuple[frozenset[str], Sequence[Worker]]:
-        """Look at the other workers, and write this worker's record. Return which of its queues are not consumed, and
-        the workers of its host."""
-        began, again = time.monotonic(), False
+        """Look at the other workers, and write this worker's record.
+
+        Returns:
+            The worker's queues that are not consumed, and the workers of its host.
+        """
+        started, retried = time.monotonic(), False
         neighbours: Sequence[Worker] = ()
         try:
             with time_limit(TRY * self._settings.heartbeat_timeout):
-                looked = self._look_at_others()
-                neighbours = looked.neighbours
-                if self._consuming.pause(looked.blocked):
-                    self._app.resources.store.preferences.invalidate()  # before we tell: a slot's own look may be older
+                look = self._look_at_others()
+                neighbours = look.neighbours
+                if self._consuming.pause(look.blocked):
+                    # before the record shows it: a slot's own look may be older
+                    self._app.resources.store.preferences.invalidate()
                 if self.judging.clock.least(0.0) is None:
                     self.judging.look_at_clock()
-                self.judging.saw(looked.deadlines, self._write())
+                self.judging.saw(look.deadlines, self._write())
         except StoreUnavailable as error:
-            # Nothing is taken that could not be done. What others do can be seen later; that we live, they must see.
+            # Take nothing that could not be done. The other workers can be looked at later, but they must see now that
+            # this worker lives.
             self._consuming.hold()
-            log.debug("heartbeat not written (%s); again at once, on another connection", error)
-            again = True
+            log.debug("heartbeat not written (%s); retried at once on another connection", error)
+            retried = True
             with time_limit(AGAIN * self._settings.heartbeat_timeout):
                 self._write()
-        smoothly = not again and time.monotonic() - began <= self._settings.heartbeat_interval
+        smoothly = not retried and time.monotonic() - started <= self._settings.heartbeat_interval
         self.judging.was_served(smoothly)
         return self._consuming.paused, neighbours
 
     def _write(self) -> datetime:
-        """Write this worker's record. Return when that was, by MongoDB's clock."""
+        """Write this worker's record. Return the time of the write, by MongoDB's clock."""
         paused, timeout = self._consuming.paused, self._settings.heartbeat_timeout
         polls = self._queues.statistics(paused)
         record = self.worker.evolve(
@@ -245,25 +256,27 @@ class Lifeline:
         )
         now = self.judging.look_at_clock(lambda: self._own.workers.beat(record, timeout))
         if self.worker.started_at is None:
-            # Kept: a record that others removed while this worker was cut off must not make its version the newest.
+            # Kept, because a record that others removed while this worker was cut off must not make its version the
+            # newest.
             self.worker = self.worker.evolve(started_at=now)
         return now
 
     def _look_at_others(self) -> HeartbeatLook:
-        last, self._looked, self._nobody_scans = self._looked, None, False
-        asked, self._asked_to_look = self._asked_to_look, False  # who asks while it looks is answered by the next
-        in_turn = self.judging.is_served() and not asked
-        if last is not None and len(last.deadlines) > MANY and in_turn:
-            return last
-        looked = self._own.heartbeat_view.look(self.worker.host)
-        unseen = min(looked.scanned_ago, time.monotonic() - self._made_at)
-        self._nobody_scans = unseen > self._settings.scanned_within
-        # All are asked at once, or are back at once. If then all did without the next look, nobody would take one.
-        self._looked = looked if in_turn or self._looks_first else None
-        return looked
+        previous_look, self._last_look, self._nobody_scans = self._last_look, None, False
+        # a request during this look is answered by the next look
+        was_requested, self._look_requested = self._look_requested, False
+        is_regular = self.judging.is_served() and not was_requested
+        if previous_look is not None and len(previous_look.deadlines) > MANY and is_regular:
+            return previous_look
+        look = self._own.heartbeat_view.look(self.worker.host)
+        unscanned_for = min(look.scanned_ago, time.monotonic() - self._made_at)
+        self._nobody_scans = unscanned_for > self._settings.scanned_within
+        # Requests and outages concern all workers at once. If then all of them skipped the next look, none would look.
+        self._last_look = look if is_regular or self._looks_first else None
+        return look
 
     def _follow_up(self, paused: frozenset[str], neighbours: Sequence[Worker]) -> None:
-        """Do what follows a heartbeat. It may fail again and again without this worker being cut off."""
+        """Do the steps that follow a heartbeat. They may fail repeatedly without this worker being cut off."""
         if self._stepped:
             self._extend_claims()
         self._queues.look_at_returned(paused)
@@ -272,7 +285,7 @@ class Lifeline:
             self._rescue_neighbours(neighbours)
 
     def _requeue_refused(self) -> None:
-        """Requeue tasks that other workers refuse, because this one may accept them. Done once, after the worker is
+        """Requeue tasks that other workers refuse, because this worker may accept them. Done once, after the worker is
         registered."""
         if self._is_new and self.worker.queues:
             self._own.task_deadlines.hurry_refused(self.worker.queues, self.worker.application_version)
@@ -283,19 +296,19 @@ class Lifeline:
         self._beating.wake()
 
     def _extend_claims(self) -> None:
-        """Extend the deadline of each attempt that this worker runs, because a step of the clock has used none of their
+        """Extend the deadline of each attempt that this worker runs, because a step of the clock used up none of their
         time."""
         decisions, preferences = self._own.decisions, self._app.resources.store.preferences
         for queue in self.worker.queues:
-            holds = preferences.actor(self._app.actors[queue].preferences)
-            decisions.extend_all(self.worker.id, queue, holds.worker_timeout, holds.task_limit)
+            actor_preferences = preferences.actor(self._app.actors[queue].preferences)
+            decisions.extend_all(self.worker.id, queue, actor_preferences.worker_timeout, actor_preferences.task_limit)
         self._stepped = False
 
     def _rescue_neighbours(self, neighbours: Sequence[Worker]) -> None:
-        """Rescue what workers of this host had claimed whose process is gone."""
-        for gone in [worker.id for worker in neighbours if worker.id != self.worker.id and is_gone(worker)]:
-            log.warning("gone from this host: %s; what it had claimed is requeued", gone)
-            self._rescue.gone(gone)
+        """Rescue the claims of workers of this host whose process is gone."""
+        for worker_id in [worker.id for worker in neighbours if worker.id != self.worker.id and is_gone(worker)]:
+            log.warning("worker %s is gone from this host; its claims are requeued", worker_id)
+            self._rescue.gone(worker_id)
 
 
 def _nothing() -> None:

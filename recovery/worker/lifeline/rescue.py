@@ -1,9 +1,10 @@
-"""What a pool process or a neighbour had claimed that is gone: requeued at once, and looked at until that is certain.
+"""Requeue at once the tasks that a dead pool process or a dead worker of this host had claimed.
 
-That a process died is reported once, and the deadlines of its claims may be far off. So that one was requeued, or has
-ended, counts once a majority of MongoDB's members has it: until then a failover could give it back to who is gone.
+The death of a process is reported only once, and the deadlines of its claims may be far away. So claims are checked
+again until a majority of MongoDB's members has the result: before that a failover could restore the claims of the dead
+process.
 
-Its deadline is the net, where this worker ends before that.
+If this worker ends before that, the claims are found by their deadlines.
 """
 
 from __future__ import annotations
@@ -26,33 +27,33 @@ from recovery.threads import ServiceThread
 log = logging.getLogger(__name__)
 
 AGAIN = 1.0
-"""Seconds until the next look at what the database could not take, or may take back. Each look is at all that there is
-by then, and its deadlines are the net: no call that is tried again."""
+"""Seconds until the next look at claims that could not be requeued, or whose requeuing a failover may undo. This is not
+a retry of a call: each look covers all claims reported by then, and deadlines find the others."""
 STOP_TIMEOUT = 5.0
 """Seconds that the end of a worker waits for a rescue."""
 PAGE = 1000
-"""Decisions that are given back at once."""
+"""Number of decisions that are given back at once."""
 CATCH_UP_TIMEOUT = 1.0
-"""Seconds that a look waits for the majority: a thousand times what it takes while all is well."""
+"""Seconds that a look waits for a majority of MongoDB's members, which usually takes milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """What is known of the end of a process."""
+    """The known facts about the end of a process: how it ended, and what it ran."""
 
     how: str = ""
     ran: LastRun | None = None
 
 
 class Rescue:
-    """Rescues what processes and workers had claimed that are gone. `start` in the parent process, after the pool has
-    forked."""
+    """The thread that rescues the claims of processes and workers that are gone. Call `start` in the parent process,
+    after the pool has forked."""
 
     def __init__(self, app: Recovery) -> None:
         self._app = app
         self._reported: SimpleQueue[tuple[str, Death]] = SimpleQueue()
-        self._unproven: dict[str, Death] = {}
-        """{holder: how it ended} of those that are to be looked after once more."""
+        self._unconfirmed: dict[str, Death] = {}
+        """{holder: how it ended} for all holders whose claims must be checked again."""
         self._thread = ServiceThread("rescue", self._rescue_reported)
 
     def start(self) -> None:
@@ -60,59 +61,70 @@ class Rescue:
         self._thread.start()
 
     def stop(self) -> None:
-        """Rescue no more."""
+        """Stop the thread. Wait up to STOP_TIMEOUT for a rescue in progress."""
         self._thread.stop(timeout=STOP_TIMEOUT)
 
     def gone(self, holder: str, how: str = "", ran: LastRun | None = None) -> None:
-        """Have the claims rescued of a worker, or of one process of it, that is gone; `how` it ended and what it `ran`,
-        if that is known. Any thread; does not wait."""
+        """Request the rescue of all claims of a worker, or of one of its processes, that is gone. Thread-safe; does not
+        wait.
+
+        Args:
+            holder: The worker's id, or the holder name of its process.
+            how: How it ended; empty if unknown.
+            ran: What it ran when it died, if that is known.
+        """
         self._reported.put((holder, Death(how, ran)))
         self._thread.wake()
 
     def run_once(self) -> frozenset[str]:
-        """Rescue the claims of all holders reported since the last time, and look again at those before them. Return
-        the holders to look at once more. Does not raise for servers that are away."""
-        reported = dict(self._taken())
-        before = {holder: death for holder, death in self._unproven.items() if holder not in reported}
+        """Rescue the claims of all newly reported holders, and check those of the unconfirmed ones again.
+
+        Does not raise if servers are away.
+
+        Returns:
+            The holders to check again.
+        """
+        reported = dict(self._take_reported())
+        unconfirmed = {holder: death for holder, death in self._unconfirmed.items() if holder not in reported}
         for holder, death in reported.items():
             self._rescue(holder, death)
-        if before and self._caught_up():
-            before = {holder: death for holder, death in before.items() if self._rescue(holder, death)}
-        self._unproven = before | reported
-        return frozenset(self._unproven)
+        if unconfirmed and self._caught_up():
+            unconfirmed = {holder: death for holder, death in unconfirmed.items() if self._rescue(holder, death)}
+        self._unconfirmed = unconfirmed | reported
+        return frozenset(self._unconfirmed)
 
-    def _taken(self) -> Iterator[tuple[str, Death]]:
+    def _take_reported(self) -> Iterator[tuple[str, Death]]:
         with suppress(Empty):
             while True:
                 yield self._reported.get_nowait()
 
     def _rescue(self, holder: str, death: Death) -> bool:
-        """Rescue the claims of one holder. Return whether anything was done, or could not be done: then a majority may
-        not have it."""
+        """Rescue the claims of one holder. Return whether anything was done or could not be done, so that a majority
+        may not have the result yet."""
         resources = self._app.resources
         try:
-            given_back = self._give_back(holder, death.ran) if death.ran is not None else 0
-            ran = death.ran.decision_id if death.ran is not None else None
-            if death.how or ran:
-                resources.store.decisions.note_lost(holder, death.how, ran)
+            given_back_count = self._give_back(holder, death.ran) if death.ran is not None else 0
+            ran_id = death.ran.decision_id if death.ran is not None else None
+            if death.how or ran_id:
+                resources.store.decisions.note_lost(holder, death.how, ran_id)
             repairer = Repairer(resources, self._app.outbox)
-            # A slot has no record that could be counted.
-            done = rescue(resources, repairer, [holder], metrics.WORKERS_LOST.inc)
-            return bool(done or given_back)
+            # The death of a slot is not counted: it has no record by which it could be counted once.
+            changed = rescue(resources, repairer, [holder], metrics.WORKERS_LOST.inc)
+            return bool(changed or given_back_count)
         except (StoreError, BrokerError) as error:
-            log.warning("%s: not requeued yet (%s)", holder, error)
-            self._reported.put((holder, death))  # what was not done does not wait for a majority
+            log.warning("could not requeue the claims of %s (%s); retried", holder, error)
+            self._reported.put((holder, death))  # a failed rescue is retried without waiting for a majority
             return True
-        except Exception as error:  # its deadlines stand
+        except Exception as error:  # the claims' deadlines stay
             tell(holder, error)
             return False
 
     def _give_back(self, holder: str, last: LastRun) -> int:
-        """Requeue the rest of the batch that the process held and had not begun. Return how many tasks that were."""
+        """Requeue the tasks of the process's batch that had not begun. Return how many."""
         resources, count = self._app.resources, 0
         while queued := resources.store.requeues.requeue_unbegun(holder, last.decision_id, PAGE, new_pass()):
             push(resources, queued)
-            count_requeued("GIVEN_BACK", [one.actor for one in queued])
+            count_requeued("GIVEN_BACK", [decision.actor for decision in queued])
             count += len(queued)
         return count
 

@@ -1,3 +1,7 @@
-"""What comes out of Redis: `intake` decides what a text stands for, `transport` fits it into kombu, `queue_consumption`
-knows which queues are consumed and which Redis answers, and `stale` discards what nobody waits for.
+"""Messages from Redis, as a worker takes them.
+
+- `intake` checks texts and makes messages of them.
+- `transport` connects the intake to kombu.
+- `queue_consumption` knows which queues are consumed, and which of them Redis answers.
+- `stale` discards stale messages in bulk.
 """

@@ -1,13 +1,12 @@
-"""What a worker takes from Redis: of each text either a message that is made here, of what `recovery.queue.untrusted`
-reads from it, or nothing.
+"""Check every text that a worker takes from Redis: make a new message of its valid parts, or refuse it.
 
-A text that is refused is gone: it was taken from its queue, and is kept nowhere. What it stood for, if it stood for
-anything, is queued in MongoDB, and found as MESSAGE_LOST. The log says in which queue it was and why it was refused,
-and nothing of what is in it; `recovery_messages_refused_total` counts them all. Whatever others put into Redis, here
-and in `transport`, is logged by `MessageIntake.said`: a line of its kind a second at most.
+`recovery.queue.untrusted` reads the texts. A text that is refused is gone: it was taken from its queue, and is stored
+nowhere. If it stood for a task, that task is queued in MongoDB, and is found as MESSAGE_LOST. The log shows the queue
+and the reason, and nothing of the text; `recovery_messages_refused_total` counts all refusals. `MessageIntake.said`
+logs whatever other programs have put into Redis, here and in `transport`: at most one line of a kind per second.
 
-Slots take messages from Redis as well, past Celery, as hints for what they do next (`hints`). These are believed as
-little as the messages that Celery takes.
+Slots take messages from Redis as well, past Celery, as hints for what they do next (`hints`). These are checked in the
+same way as messages that Celery takes.
 """
 
 from __future__ import annotations
@@ -32,14 +31,17 @@ log = logging.getLogger(__name__)
 Message = dict[str, Any]
 
 CONTROL = "control"
-"""What the log calls the channel of remote control."""
+"""The name of the remote control channel in the log."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _REPLIES = "reply.celery.pidbox"
 
 
 class MessageIntake:
-    """What one worker takes: messages for attempts of these actors, nudges, sweeps if it runs them, and the remote
-    control that it obeys. Not safe for threads, because only a worker's event loop takes."""
+    """The messages that one worker accepts: for attempts of these actors, nudges, sweeps if it runs them, and remote
+    control commands that it obeys.
+
+    Not thread-safe, except `hint`, because only a worker's event loop takes messages.
+    """
 
     def __init__(self, actors: Iterable[str], commands: Iterable[str], signer: Signer, *, sweeps: bool) -> None:
         self._signer = signer
@@ -48,24 +50,25 @@ class MessageIntake:
         if sweeps:
             self._kinds[SPARK_QUEUE] = self._sweep
         self._commands = frozenset(commands)
-        # Of our own: one that a text brings may be another's, and what is acknowledged is found by it.
+        # Our own tags, because a tag in a text may be another message's, and messages are acknowledged by their tags.
         self._tags = map(str, itertools.count(1))
         self.said = Seldom(log)
 
     def take(self, queue: str, text: bytes) -> Message | None:
-        """Return the message that a text from this queue stands for; None if it is refused. Does not raise."""
+        """Return the message for a text from this queue; None if it is refused. Do not raise."""
         try:
             kind = self._kinds.get(queue)
             if kind is None:
-                raise MessageRefused(MessageRefusal.OTHER_TASK)  # no queue of ours
-            # Kept as it came, to be put back as it came.
+                raise MessageRefused(MessageRefusal.OTHER_TASK)  # not a queue of ours
+            # The text is kept unchanged, so that it can be put back.
             return {**kind(text), "text": text}
         except MessageRefused as refused:
             self._refuse(queue, refused.reason)
         return None
 
     def hint(self, queue: str, text: bytes) -> MessageId | None:
-        """Return what a text from an actor's queue names; None if it is refused. Does not raise."""
+        """Return the decision and the pass that a text from an actor's queue names; None if it is refused. Do not
+        raise."""
         try:
             return untrusted.attempt(text, queue, self._signer)[1]
         except MessageRefused as refused:
@@ -73,7 +76,7 @@ class MessageIntake:
         return None
 
     def command(self, text: bytes) -> Message | None:
-        """Return the message that a broadcast text stands for; None if it is refused. Does not raise."""
+        """Return the message for a broadcast text; None if it is refused. Do not raise."""
         try:
             return self._command(text)
         except MessageRefused as refused:
@@ -93,16 +96,16 @@ class MessageIntake:
 
     def _sweep(self, text: bytes) -> Message:
         repair, every = untrusted.sweep(text, SWEEP, self._signer)
-        asked = {"repair": repair, "every": every}
-        return remake(SWEEP, str(uuid.uuid4()), [], asked, SPARK_QUEUE, next(self._tags))
+        kwargs = {"repair": repair, "every": every}
+        return remake(SWEEP, str(uuid.uuid4()), [], kwargs, SPARK_QUEUE, next(self._tags))
 
     def _command(self, text: bytes) -> Message:
-        sent = untrusted.decode_body(untrusted.parse(text))
-        if not isinstance(sent, dict) or not isinstance(sent.get("method"), str):
+        command = untrusted.decode_body(untrusted.parse(text))
+        if not isinstance(command, dict) or not isinstance(command.get("method"), str):
             raise MessageRefused(MessageRefusal.MALFORMED)
-        if sent["method"] not in self._commands:
+        if command["method"] not in self._commands:
             raise MessageRefused(MessageRefusal.COMMAND)
-        body = {"method": sent["method"], "arguments": {}, **_destination(sent), **_reply(sent)}
+        body = {"method": command["method"], "arguments": {}, **_destination(command), **_reply(command)}
         return {
             "body": json.dumps(body),
             "content-type": "application/json",
@@ -116,11 +119,11 @@ class MessageIntake:
         self.said.warning("a message in %s is none of ours and is discarded: %s", queue, reason.value)
 
 
-def _destination(sent: Mapping[str, Any]) -> Message:
+def _destination(command: Mapping[str, Any]) -> Message:
     """Return to which workers a command goes. Patterns are refused, because one might take for ever to match."""
-    if sent.get("pattern") is not None or sent.get("matcher") is not None:
+    if command.get("pattern") is not None or command.get("matcher") is not None:
         raise MessageRefused(MessageRefusal.COMMAND)
-    match sent.get("destination"):
+    match command.get("destination"):
         case None:
             return {}
         case [*names] if all(isinstance(name, str) for name in names):
@@ -128,13 +131,13 @@ def _destination(sent: Mapping[str, Any]) -> Message:
     raise MessageRefused(MessageRefusal.MALFORMED)
 
 
-def _reply(sent: Mapping[str, Any]) -> Message:
-    """Return where the answer to a command goes: to a queue of answers, whatever the text says."""
-    match sent:
+def _reply(command: Mapping[str, Any]) -> Message:
+    """Return where the answer to a command goes: only to a queue of answers, whatever the text says."""
+    match command:
         case {"reply_to": {"routing_key": str(key)}, "ticket": str(ticket)}:
             if _UUID.fullmatch(key) and _UUID.fullmatch(ticket):
                 return {"reply_to": {"exchange": _REPLIES, "routing_key": key}, "ticket": ticket}
-        case _ if sent.get("reply_to") is None and sent.get("ticket") is None:
+        case _ if command.get("reply_to") is None and command.get("ticket") is None:
             return {}
     raise MessageRefused(MessageRefusal.MALFORMED)
 
@@ -142,8 +145,10 @@ def _reply(sent: Mapping[str, Any]) -> Message:
 def hints(
     broker: Broker, intake: MessageIntake, may_take: Callable[[], bool] = lambda: True
 ) -> Callable[[str, int], Sequence[MessageId]]:
-    """Return a function that takes up to a number of messages from a queue. It returns none if Redis is away, which
-    Celery finds and logs, or if none may be taken any more."""
+    """Return a function that takes up to a number of messages from a queue.
+
+    The function returns no messages if Redis is away, which Celery notices and logs, or if `may_take` returns False.
+    """
 
     def take(queue: str, count: int) -> list[MessageId]:
         if not may_take():

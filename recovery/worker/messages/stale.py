@@ -1,12 +1,13 @@
-"""Discards stale messages in bulk, by the thousand, once a worker takes one after the other from a queue.
+"""Discard stale messages in bulk, a thousand at a time, once a worker takes many of them from a queue.
 
-A message is stale once its decision is not queued under its pass any more. Whoever takes one finds that out by a claim
-that matches nothing, some hundred times a second. Where a wide process was aborted, or was queued twice after an
-outage, a hundred thousand of them may lie before what others wait for: here one query judges a thousand.
+A message is stale once its decision is no longer queued under its pass. A worker notices this when its claim matches
+nothing, a few hundred times a second. After a wide process was aborted, or was queued twice after an outage, a hundred
+thousand stale messages may lie before other messages. Here one query judges a thousand.
 
-They are taken out of the queue to be judged, because to remove one that a worker took meanwhile Redis would look
-through the whole queue for it. What is not stale is put back where it was. Passes are never used again, so what is
-stale stays so; and what is lost by a cut in between costs what a lost message costs, MESSAGE_LOST.
+The messages are taken out of the queue to be judged. Otherwise Redis would search the whole queue for each message to
+remove that a worker has taken meanwhile. Messages that are not stale are put back where they were. Passes are never
+used again, so a stale message stays stale. If messages are lost because this is interrupted, they are found as
+MESSAGE_LOST.
 """
 
 from __future__ import annotations
@@ -27,23 +28,24 @@ from recovery.threads import ServiceThread
 log = logging.getLogger(__name__)
 
 MANY, WINDOW = 20, 1.0
-"""Stale messages of one queue, and seconds, after which the rest is discarded in bulk. A stale message now and then is
-a duplicate, and costs a claim. A look at the queue costs as much as some ten of them."""
+"""Number of stale messages from one queue, and the seconds within which they arrive, after which the others are
+discarded in bulk. A single stale message is a duplicate, and costs one claim. A look at the queue costs as much as
+about ten claims."""
 
 
 class StaleMessages:
-    """Counts a worker's stale messages. In its parent process, where they are known to be so."""
+    """The count of a worker's stale messages, in its parent process, and the thread that discards them in bulk."""
 
     def __init__(self, app: Recovery) -> None:
         self._app = app
-        self._met: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
         self._since = 0.0
-        self._said = Seldom(log)
-        self._wanted: SimpleQueue[str] = SimpleQueue()
+        self._limited_log = Seldom(log)
+        self._requested: SimpleQueue[str] = SimpleQueue()
         self._thread = ServiceThread("stale messages", self._discard_next)
 
     def start(self) -> None:
-        """Begin to look. After the pool has forked."""
+        """Begin to discard. Call it after the pool has forked."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -51,28 +53,28 @@ class StaleMessages:
         self._thread.stop()
 
     def met(self, queue: str) -> None:
-        """A stale message of a queue was taken. On the event loop: cheap."""
+        """Note that a stale message of a queue was taken. Called on the event loop, so it must be cheap."""
         now = time.monotonic()
         if now - self._since > WINDOW:
             self._since = now
-            self._met.clear()
-        self._met[queue] += 1
-        if self._met[queue] == MANY:
-            self._wanted.put(queue)
+            self._counts.clear()
+        self._counts[queue] += 1
+        if self._counts[queue] == MANY:
+            self._requested.put(queue)
             self._thread.wake()
 
     def _discard_next(self) -> float | None:
-        """Discard stale messages of the next queue that has many. Return 0 if there may be another queue."""
+        """Discard stale messages of the next queue that has many. Return 0 if another queue may follow."""
         try:
-            queue = self._wanted.get_nowait()
+            queue = self._requested.get_nowait()
         except Empty:
             return None
         try:
             discarded = drop_stale(self._app.resources, queue)
-        except Exception as error:  # what can't be judged here is taken, one by one
+        except Exception as error:  # workers discard the messages one by one
             reason = error if isinstance(error, StoreError | BrokerError) else f"{type(error).__name__}: {error}"
             text = "could not discard stale messages of %s in bulk (%s); workers discard them one by one"
-            self._said.warning(text, queue, reason)
+            self._limited_log.warning(text, queue, reason)
         else:
             if discarded:
                 log.info("%d stale messages of %s discarded", discarded, queue)
@@ -80,35 +82,47 @@ class StaleMessages:
 
 
 SAMPLE, PORTION = 100, 1000
-"""Messages that are looked at before any is taken out, and that are judged at once, some 1 MB: more would not be
-faster, and Redis serves nobody else meanwhile."""
+"""Messages that are looked at before any is taken out, and messages that are taken and judged at once. A portion has
+about 1 MB; a larger one would not be faster, and Redis serves nobody else meanwhile."""
 WORTH = 0.5
-"""The part of them that must be stale to go on: below that, it costs no more to take them one by one."""
+"""The part of these messages that must be stale to continue. Below it workers can discard them one by one at no more
+cost."""
 
 Line = Sequence[tuple[bytes, MessageId | None]]
 
 
 def drop_stale(resources: Resources, queue: str) -> int:
-    """Drop what is stale among the next messages of a queue, and of those behind them while most are; how many were.
+    """Drop the stale messages among the next messages of a queue, and continue while most are stale.
 
-    Raises StoreError and BrokerError.
+    Returns:
+        How many messages were dropped.
+
+    Raises:
+        StoreError: MongoDB could not be asked.
+        BrokerError: Redis could not be asked.
     """
     broker, dropped = resources.broker, 0
-    line: Line = broker.next_in_line(queue, SAMPLE)
-    left = _not_stale(resources, line)
-    while line and len(line) - len(left) >= WORTH * len(line):
-        line = broker.take(queue, PORTION)
-        left = [text for text, _ in line]
+    messages: Line = broker.next_in_line(queue, SAMPLE)
+    to_keep = _not_stale(resources, messages)
+    while messages and len(messages) - len(to_keep) >= WORTH * len(messages):
+        messages = broker.take(queue, PORTION)
+        to_keep = [text for text, _ in messages]
         try:
-            left = _not_stale(resources, line)
+            to_keep = _not_stale(resources, messages)
         finally:
-            broker.put_back(queue, left)
-        metrics.STALE.labels("message").inc(len(line) - len(left))
-        dropped += len(line) - len(left)
+            broker.put_back(queue, to_keep)
+        metrics.STALE.labels("message").inc(len(messages) - len(to_keep))
+        dropped += len(messages) - len(to_keep)
     return dropped
 
 
-def _not_stale(resources: Resources, line: Line) -> list[bytes]:
-    """The texts of those that somebody may wait for, what is no message of ours among them."""
-    passes = resources.store.decisions.queued_passes(message.decision_id for _, message in line if message is not None)
-    return [text for text, told in line if told is None or passes.get(told.decision_id) == told.pass_key]
+def _not_stale(resources: Resources, messages: Line) -> list[bytes]:
+    """Return the texts of messages that a task may still wait for, including texts that are not messages of ours."""
+    passes = resources.store.decisions.queued_passes(
+        message_id.decision_id for _, message_id in messages if message_id is not None
+    )
+    return [
+        text
+        for text, message_id in messages
+        if message_id is None or passes.get(message_id.decision_id) == message_id.pass_key
+    ]

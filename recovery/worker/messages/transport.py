@@ -1,21 +1,21 @@
-"""Celery's Redis transport as workers have it: a `MessageIntake` checks what comes from Redis before kombu reads it.
+"""Celery's Redis transport for workers: a `MessageIntake` checks everything from Redis before kombu reads it.
 
-kombu keeps messages that are taken and not yet acknowledged in Redis as well (`unacked`), and restores them at its end
-or after an hour: two round trips for each message, and a message that kills a worker kills the next one. Here they are
-kept in memory only. What a killed worker had taken is queued in MongoDB, and is found as MESSAGE_LOST or by its claim's
-deadline. A worker that ends in order puts the messages that it has not begun back into their queues, unchanged.
+kombu keeps taken but unacknowledged messages in Redis too (`unacked`), and restores them when it ends or after an hour.
+That takes two round trips per message, and lets a message that kills a worker kill the next worker. Here these messages
+are kept in memory only. A message that a killed worker had taken is queued in MongoDB, and is found as MESSAGE_LOST or
+by its claim's deadline. A worker that ends in order puts messages that it has not begun back into their queues.
 
 Other differences from kombu's transport:
 
 - A channel whose connection was closed raises ConnectionError. kombu's raises AttributeError, which no layer above
-  takes for a lost connection, and the worker ends. This happens if an attempt that began before Redis went away ends
+  treats as a lost connection, so the worker ends. This happens if an attempt that began before Redis went away ends
   just when Redis goes away again.
 - A channel reports which of its polls were answered (`queue_consumption.Polls`).
-- The event loop is not woken up each second to refresh tables that nobody reads here.
+- The event loop does not wake up each second to refresh tables that nobody reads here.
 - A replica, which takes no messages, counts as a server that does not answer. kombu would connect, fail with the first
   message, and connect again, several times a second.
-- A connection is tried again every few seconds for as long as Redis is away. kombu waits ever longer, up to half a
-  minute, and would resume that much later.
+- A connection is retried every few seconds for as long as Redis is away. kombu backs off up to half a minute, and would
+  resume that much later.
 """
 
 from __future__ import annotations
@@ -39,62 +39,66 @@ from recovery.worker.messages.queue_consumption import POLLS
 log = logging.getLogger(__name__)
 
 PAUSE = 4.0
-"""Seconds between two tries to connect, at most. A try itself may take three (`recovery.queue.redis_connection`)."""
+"""Maximum seconds between two tries to connect. A try itself may take three seconds
+(`recovery.queue.redis_connection`)."""
 
 STEP = 0.1
-"""Seconds by which each is longer than the one before, from one on: Redis may be back at once, or not for hours."""
+"""Seconds by which each pause is longer than the one before, from 1 s on: Redis may be back at once, or not for hours.
+"""
 
 
 REPLICAS = ("replica", "slave")
 
 TOLD = (
-    "%s in Redis was none of ours but a %s, and is called %s now: have whoever put it there use another name, or "
-    "another database of Redis; then rename or delete it"
+    "%s in Redis held a %s that is none of ours, and was renamed to %s: have its program use another name, or another "
+    "database of Redis; then rename or delete it"
 )
 
 
 class InMemory(virtual.QoS):  # type: ignore[misc]
-    """Messages that were taken and are not yet acknowledged."""
+    """The taken messages that are not yet acknowledged."""
 
     def restore_unacked(self) -> list[Any]:
-        """Put these messages back. Those that can't be put back are found in MongoDB; kombu gets none of them, because
-        it would write them to a file."""
+        """Put these messages back. Messages that can't be put back are found in MongoDB. Return none of them to kombu,
+        which would write them to a file."""
         self._flush()
-        for message in reversed(self._delivered.values()):  # the first of them is the next again
+        for message in reversed(self._delivered.values()):  # in reverse, so that the first of them is the next again
             try:
                 self.channel._restore(message)
             except (RedisError, OSError) as error:
-                log.warning("%d messages not put back (%s): they are found missing", len(self._delivered), error)
+                log.warning(
+                    "could not put back %d messages (%s); they will be requeued as lost", len(self._delivered), error
+                )
                 break
         self._delivered.clear()
         return []
 
 
 class Channel(redis.Channel):  # type: ignore[misc]
-    """A channel that takes what `intake` makes of what comes. Without an intake, in a process that is not a worker, it
-    takes messages as kombu's own does."""
+    """A channel that delivers the messages that `intake` makes. Without an intake, in a process that is not a worker,
+    it takes messages as kombu's own channel does."""
 
     QoS = InMemory
     intake: ClassVar[MessageIntake | None] = None
-    _asked: tuple[str, ...] = ()
-    """The queues of the poll that is under way."""
+    _polled_queues: tuple[str, ...] = ()
+    """The queues of the poll in progress."""
 
     def _brpop_start(self, timeout: float | None = None) -> None:
         super()._brpop_start(timeout)
-        self._asked = tuple(self.active_queues)
-        POLLS.asked(self, self._asked)
+        self._polled_queues = tuple(self.active_queues)
+        POLLS.asked(self, self._polled_queues)
 
     def _brpop_read(self, **options: Any) -> bool:
         try:
             delivered = super()._brpop_read(**options) if self.intake is None else self._take(self.intake, options)
         except Empty:
-            POLLS.answered(self._asked)
+            POLLS.answered(self._polled_queues)
             raise
-        POLLS.answered(self._asked)
+        POLLS.answered(self._polled_queues)
         return bool(delivered)
 
     def _take(self, intake: MessageIntake, options: Mapping[str, Any]) -> bool:
-        """Read the answer to a poll. Raises Empty if it has no message, and the connection's errors."""
+        """Read the answer to a poll. Raises Empty if it contains no message, or an error of the connection."""
         try:
             try:
                 popped = self.client.parse_response(self.client.connection, "BRPOP", **options)
@@ -102,13 +106,13 @@ class Channel(redis.Channel):  # type: ignore[misc]
                 self.client.connection.disconnect()
                 raise
             except ResponseError as error:
-                self._set_aside_if_no_queue(error, self.active_queues)
+                self._set_aside_non_queues(error, self.active_queues)
                 raise Empty from None
             if not popped:
                 raise Empty
             queue = bytes_to_str(popped[0]).rsplit(self.sep, 1)[0]
             self._queue_cycle.rotate(queue)
-            if queue not in self.active_queues:  # no longer consumed, since it was asked for
+            if queue not in self.active_queues:  # not consumed any more: the consumption changed after the poll
                 self.client.rpush(queue, popped[1])
                 return True
             message = intake.take(queue, popped[1])
@@ -123,7 +127,7 @@ class Channel(redis.Channel):  # type: ignore[misc]
         try:
             return int(super()._size(queue))
         except ResponseError as error:
-            self._set_aside_if_no_queue(error, [queue])
+            self._set_aside_non_queues(error, [queue])
             return 0
 
     def _queue_bind(self, exchange: str, *binding: str) -> None:
@@ -136,20 +140,24 @@ class Channel(redis.Channel):  # type: ignore[misc]
             )
             super()._queue_bind(exchange, *binding)
 
-    def _set_aside_if_no_queue(self, error: ResponseError, queues: Iterable[str]) -> None:
+    def _set_aside_non_queues(self, error: ResponseError, queues: Iterable[str]) -> None:
         keys = [self._q_for_pri(queue, priority) for queue in queues for priority in self.priority_steps]
         self._set_aside(error, dict.fromkeys(keys, "list"))
 
     def _set_aside(self, error: ResponseError, keys: Mapping[str, str]) -> None:
-        """Rename what stands in the place of our keys, {key: the type that it should have}. Otherwise no poll of any
-        queue is answered, or no worker starts. It is somebody's, so nothing of it is lost. Raises any other error."""
+        """Rename values that take the place of our keys. `keys` is {key: the type that its value should have}.
+
+        Otherwise Redis would answer no poll of any queue, or no worker would start. The values are renamed and not
+        deleted, because they belong to another program. Raises `error` if it is not about a wrong type, or if this
+        process is not a worker.
+        """
         if self.intake is None or "WRONGTYPE" not in str(error):
             raise error
         with self.conn_or_acquire() as client:
             for key, wanted in keys.items():
                 name = key.partition(self.sep)[0]
-                if (found := set_aside(client, key, name, wanted)) is not None:
-                    kind, aside = found
+                if (renamed := set_aside(client, key, name, wanted)) is not None:
+                    kind, aside = renamed
                     self.intake.said.warning(TOLD, name, kind, aside)
 
     def _receive_one(self, client: Any) -> bool | None:
@@ -167,31 +175,32 @@ class Channel(redis.Channel):  # type: ignore[misc]
             return None
         message = self.intake.command(event["data"])
         if message is not None:
-            # A worker listens to nothing but remote control.
+            # A worker listens to no broadcasts except remote control.
             for queue in list(self.active_fanout_queues):
                 self.connection._deliver(message, queue)
         return True
 
     def _restore(self, message: Any, leftmost: bool = False) -> None:
-        """Put a message that was not begun back into its queue: where it is the next, or the last (`leftmost`)."""
+        """Put a message that was not begun back into its queue: as the next one, or as the last one (`leftmost`)."""
         queue = message.delivery_info["routing_key"]
         with self.conn_or_acquire() as client:
             push = client.lpush if leftmost else client.rpush
             try:
                 push(queue, message._raw["text"])
             except ResponseError as error:
-                self._set_aside_if_no_queue(error, [queue])
+                self._set_aside_non_queues(error, [queue])
                 push(queue, message._raw["text"])
 
     def maybe_refresh_binding_expiry(self) -> None:
-        """Keep the tables of remote control, which nobody here asks (`_lookup`). What stands in their place would be a
-        stack in the log each time; in the event loop, where that is every second, it is not called (`Transport`)."""
+        """Do nothing in a worker, where nobody reads these tables of remote control (`_lookup`). If something else took
+        their place, each refresh would log a stack. In the event loop, which would refresh every second, the timer is
+        cancelled (`Transport`)."""
         if self.intake is None:
             super().maybe_refresh_binding_expiry()
 
     def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:
-        """Return where an answer to remote control goes, by the names that kombu gives to queues of answers. The table
-        in Redis may be of any length, and name anything."""
+        """Return where an answer to remote control goes, by kombu's names for queues of answers. The table in Redis is
+        not used, because it may have any length, and name anything."""
         if self.intake is None:
             return list(super()._lookup(exchange, routing_key, default))
         return [f"{routing_key}.{exchange}"]
@@ -202,11 +211,11 @@ class Channel(redis.Channel):  # type: ignore[misc]
         except ResponseError as error:
             if self.intake is None:
                 raise
-            self.intake.said.warning("an answer was not sent: Redis says %s", str(error)[:100])
+            self.intake.said.warning("an answer was not sent: Redis reported %s", str(error)[:100])
 
     def _connparams(self, asynchronous: bool = False) -> Any:
         if self.connection is None or self.connection.client is None:
-            raise ConnectionError("the connection to Redis was closed; another one is made")
+            raise ConnectionError("the connection to Redis was closed; a new one is made")
         params = super()._connparams(asynchronous)
         if asynchronous and self.intake is not None:
             params["parser_class"] = BoundedParser
@@ -214,13 +223,13 @@ class Channel(redis.Channel):  # type: ignore[misc]
 
 
 class Transport(redis.Transport):  # type: ignore[misc]
-    """The transport of addresses of Redis, once it is installed."""
+    """The transport for addresses of Redis, after `install`."""
 
     Channel = Channel
 
     def establish_connection(self) -> Any:
         connection = super().establish_connection()
-        channel = self._avail_channels[-1]  # made to see whether the server answers
+        channel = self._avail_channels[-1]  # made to check whether the server answers
         if introduce(channel.client).get("role") in REPLICAS:
             self.close_connection(connection)
             raise ConnectionError("it is a replica, which takes no messages: RECOVERY_BROKER_URL must name its primary")
@@ -228,7 +237,7 @@ class Transport(redis.Transport):  # type: ignore[misc]
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         super().register_with_event_loop(connection, loop)
-        # kombu's timer keeps the tables of remote control, which nobody here asks (`Channel._lookup`).
+        # kombu's timer refreshes the tables of remote control, which nobody here reads (`Channel._lookup`).
         refreshing = getattr(self.cycle, "_binding_expiry_tref", None)
         if self.Channel.intake is not None and refreshing is not None:
             refreshing.cancel()
@@ -251,12 +260,12 @@ class TryingConnection(Connection):  # type: ignore[misc]
 
 
 class Messaging(AMQP):  # type: ignore[misc]
-    """The connections of a Celery application of ours."""
+    """The connections of our Celery applications."""
 
     Connection = TryingConnection
 
 
 def install() -> None:
-    """Take the place of kombu's own in this process. Before the first connection."""
+    """Replace kombu's Redis transport in this process. Call it before the first connection."""
     for scheme in ("redis", "rediss"):
         TRANSPORT_ALIASES[scheme] = f"{__name__}:{Transport.__name__}"

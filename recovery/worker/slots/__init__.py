@@ -1,4 +1,7 @@
-"""The places that attempts run in: the `board` on which each slot writes what it runs, Celery's `pools` and each
-`pool_process` with its limits and signals, `hung_slots` and how they are freed (`killing`), and slots that can run no
-task (`fitness`).
+"""The slots of a worker, in which attempts run.
+
+- `board`: each slot writes here what it runs.
+- `pools`: Celery's pools; `pool_process`: one process of a pool, with its limits and signals.
+- `hung_slots`: finds hung slots and frees them, by `killing` their processes.
+- `fitness`: slots that can run no task.
 """

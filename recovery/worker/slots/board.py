@@ -1,15 +1,15 @@
-"""The board: what each slot of this worker runs, for its parent to read.
+"""The board: each slot of a worker writes here what it runs, for the worker's parent process to read.
 
-Celery knows which message a slot took. It does not know what runs there, since a slot goes on with tasks that became
-ready. So each slot has a cell here, in which it writes what it is about to call and clears it afterwards. That costs
-microseconds: the processes of a pool share memory with their parent (`SharedBoard`), threads have a dictionary.
+Celery knows which message a slot took, but not what runs there, because a slot goes on with other tasks. So each slot
+has a cell, in which it writes the call that it is about to make, and which it clears afterwards. A write takes
+microseconds: the processes of a pool share memory with their parent (`SharedBoard`), and threads use a dictionary.
 
-What is read is what was written, whole, or nothing: a cell bears a checksum, and one that is being written is passed
-over until the next look. Its generation goes up with each write, so who comes back to a cell knows whether it is still
-the same call.
+A cell is read completely or not at all: it has a checksum, and a cell that is just being written is skipped until the
+next look. Its generation increases with each write, so a reader that looks again sees whether it is still the same
+call.
 
-Of a process that died its cell stands beside its successor's, until that one dies: what it had run is asked for when
-its death is known, and then it may have a successor.
+A dead process's last cell is kept next to its successor's until the successor dies, because the parent asks what a
+process ran when its death is known, and by then it may have a successor.
 """
 
 from __future__ import annotations
@@ -34,44 +34,43 @@ from recovery.records import Decision
 from recovery.store.views.lifeline_queries import Claim
 
 HUNG = 1
-"""Exit code of a worker that ends itself since a thread of it hangs. Not 0: whoever runs it is to start it again."""
+"""Exit code of a worker that ends itself because a thread of it hangs. Not 0, so that a supervisor starts it again."""
 PLACES = 1024
-"""Processes of a pool that have a cell; a machine with more of them in one worker is yet to come. Memory that nobody
-writes to takes no room."""
+"""Maximum number of pool processes that have a cell. Unused cells take no memory."""
 CELL = 1024
-"""Bytes. What is not a name takes some 200."""
+"""Size of a cell in bytes. Everything except the names takes about 200."""
 LONGEST_NAME = 100
-"""Characters of an actor's name that are kept, of up to six bytes each."""
+"""Maximum characters of an actor's name that are kept, of up to six bytes each."""
 _HEAD = struct.Struct("<IIH")
 _GENERATIONS = 2**32
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What a slot runs."""
+    """The call that a slot runs."""
 
     place: int
-    """Of a process its place in the pool, of a thread its number."""
+    """The place of a process in its pool, or the number of a thread."""
     generation: int
     pid: int
     actor: str
     claim: Claim
     timeout: float
-    """Seconds that it may run, from its claim or its last heartbeat."""
+    """Seconds that the call may run, from its claim or its last heartbeat."""
     since: float
-    """When its function was called, by `time.monotonic`, which is one clock for all processes of a machine."""
+    """When its function was called, by `time.monotonic`, which is the same clock for all processes of a machine."""
 
 
 class Board(ABC):
-    """What the slots of one worker run. Slots `enter` and `leave`; the parent reads `cells`."""
+    """The calls that the slots of one worker run. Slots call `enter` and `leave`; the parent reads `cells`."""
 
     closed = False
-    """Whether what comes back to a slot of this process counts for nothing any more. For threads: processes of a pool
-    have their own, and are killed instead."""
+    """Whether results that come back to a slot of this process are dropped. Only for threads: pool processes have
+    copies of their own, and are killed instead."""
     _ending = False
 
     def close(self) -> None:
-        """End this process: whatever its slots still return is dropped."""
+        """Drop the results that slots of this process still return, because the process ends."""
         self.closed = True
 
     @property
@@ -85,19 +84,19 @@ class Board(ABC):
 
     @abstractmethod
     def enter(self, decision: Decision, timeout: float) -> None:
-        """Note what the calling slot is about to run."""
+        """Note the call that the calling slot is about to make."""
 
     @abstractmethod
     def leave(self) -> None:
-        """Note that the calling slot has run what it entered."""
+        """Note that the calling slot's call has ended."""
 
     @abstractmethod
     def cells(self) -> list[Cell]:
-        """Return what the live slots run."""
+        """Return the calls that the live slots run."""
 
     @abstractmethod
     def slots(self) -> int:
-        """Return how many slots there are."""
+        """Return the number of slots."""
 
     def last_run(self, pid: int) -> LastRun | None:
         """Return what a process of this worker ran when it died; None if that is not known."""
@@ -105,7 +104,7 @@ class Board(ABC):
         return None
 
     def still(self, cell: Cell) -> bool:
-        """Whether a slot still runs the call that this cell was read of."""
+        """Return whether a slot still runs the call that this cell describes."""
         return cell in self.cells()
 
 
@@ -135,12 +134,12 @@ class SharedBoard(Board):
     """The board of a pool of processes. Made before they are forked."""
 
     def __init__(self, pool: Callable[[], Mapping[int, int]], slots: Callable[[], int]) -> None:
-        """`pool` gives the processes that live, {place: pid}; `slots` how many there are to be."""
+        """`pool` returns the live processes, {place: process id}; `slots` the intended number of processes."""
         self._pool, self._slots = pool, slots
-        # Shared with all that is forked from here on; the second half is of those that died. The last byte is 1 once
-        # the worker ends, and 2 once it ends what still runs.
+        # Shared with all processes that are forked from now on. The second half is for the last cells of dead
+        # processes. The last byte is 1 once the worker ends, and 2 once it also ends running tasks.
         self._memory = mmap.mmap(-1, 2 * PLACES * CELL + 1)
-        self._entered: int | None = None
+        self._entered_by: int | None = None
 
     @property
     def takes_more(self) -> bool:
@@ -151,11 +150,11 @@ class SharedBoard(Board):
 
     @property
     def ends_at_once(self) -> bool:
-        """Whether a worker that was told to end also ends what still runs."""
+        """Whether the worker was told to end, and also ends running tasks."""
         return self._memory[-1] == 2
 
     def end_at_once(self) -> None:
-        """Note that this worker ends what still runs, if it was told to end before."""
+        """Note that this worker ends running tasks, if it was told to end before."""
         if not self.takes_more:
             self._memory[-1] = 2
 
@@ -167,14 +166,14 @@ class SharedBoard(Board):
 
     def leave(self) -> None:
         place = self._place()
-        # What an actor forked, and lets return from its function, comes here as well.
+        # An actor may fork, and let its child return from the function: that child gets here as well.
         if place is not None and (cell := self._read(place)) is not None and cell.pid == os.getpid():
             self._put(place, cell.generation + 1, b"[%d]" % cell.pid)
 
     def cells(self) -> list[Cell]:
-        found = [(self._read(place), pid) for place, pid in self._pool().items() if place < PLACES]
-        # Of a process that died there may be a cell left, until its successor writes over it.
-        return [cell for cell, pid in found if cell is not None and cell.pid == pid]
+        cells = [(self._read(place), pid) for place, pid in self._pool().items() if place < PLACES]
+        # The cell of a dead process may still be in its place, until its successor overwrites the cell.
+        return [cell for cell, pid in cells if cell is not None and cell.pid == pid]
 
     def slots(self) -> int:
         return self._slots()
@@ -187,11 +186,11 @@ class SharedBoard(Board):
         return None
 
     def _keep_last(self, place: int) -> None:
-        """Keep what this process's predecessor had written, before this process writes for the first time."""
-        if self._entered != (pid := os.getpid()):
-            self._entered = pid
-            start, kept = place * CELL, (PLACES + place) * CELL
-            self._memory[kept : kept + CELL] = self._memory[start : start + CELL]
+        """Keep the last cell of this process's predecessor, before this process writes for the first time."""
+        if self._entered_by != (pid := os.getpid()):
+            self._entered_by = pid
+            start, backup = place * CELL, (PLACES + place) * CELL
+            self._memory[backup : backup + CELL] = self._memory[start : start + CELL]
 
     def _place(self) -> int | None:
         place = getattr(current_process(), "index", None)
@@ -203,7 +202,7 @@ class SharedBoard(Board):
     def _write(self, cell: Cell) -> None:
         entry = [cell.pid, cell.actor[:LONGEST_NAME], *cell.claim, cell.timeout, cell.since]
         text = json.dumps(entry, ensure_ascii=False).encode()
-        if _HEAD.size + len(text) <= CELL:  # but for ids that are none of ours
+        if _HEAD.size + len(text) <= CELL:  # false only for ids that are not ours
             self._put(cell.place, cell.generation, text)
 
     def _put(self, place: int, generation: int, text: bytes) -> None:
@@ -220,8 +219,8 @@ class SharedBoard(Board):
         return Cell(place, generation, pid, actor, Claim(decision_id, pass_key, attempts), timeout, since)
 
     def _entry(self, place: int) -> tuple[int, list[Any]] | None:
-        """Return the generation of an entry, and the entry: the pid of the process that wrote it, and what it runs if
-        it runs something."""
+        """Return the generation and the content of a cell: the id of the process that wrote it, then the call that it
+        runs, if any. Return None if the cell is empty or just being written."""
         raw = self._memory[place * CELL : (place + 1) * CELL]
         generation, checksum, length = _HEAD.unpack_from(raw)
         text = raw[_HEAD.size : _HEAD.size + length]

@@ -1,8 +1,8 @@
-"""Killing one process of the pool, and no other: it stands still while the last look is taken.
+"""Kill one process of the pool, and no other: the process is stopped while it is checked for the last time.
 
-Between a look at what it runs and a signal to it, a process may end what it runs and begin something else. So it is
-stopped first, which no process can refuse, then looked at once more, and only then killed. All this by a descriptor of
-the process, since its number may be another's by then.
+Between a look at what a process runs and a signal to it, the process may finish its call and begin another. So it is
+stopped first, which no process can refuse, then checked again, and only then killed. All this uses a descriptor of the
+process, because its process id may belong to another process by then.
 """
 
 from __future__ import annotations
@@ -17,31 +17,32 @@ from recovery.threads import poll
 from recovery.worker.identity import ENDED, ProcessStat, process_stat
 
 STOPS_TIMEOUT = 1.0
-"""Seconds. A process stands still within a millisecond, unless it waits for a disk."""
+"""Maximum seconds to wait until a process has stopped. It takes a millisecond, unless the process waits for a disk."""
 LOOK_EVERY = 0.001
 ROUNDS = 10
-"""Looks for what a process has started: each stops what it finds, so the second one mostly finds nothing new."""
+"""Maximum number of searches for descendants. Each stops what it finds, so the second usually finds nothing new."""
 
 STOPPED = "T"
-"""The state of a process that SIGSTOP holds."""
+"""The state of a process that SIGSTOP has stopped."""
 
 
 Stopped = dict[int, int | None]
-"""{pid: when it was started, if that can be told}; who started another comes before it."""
+"""{process id: start time, or None if unknown}. Parents come before their children."""
 
 
 def kill_if(pid: int, still: Callable[[], bool]) -> bool:
-    """Kill a child of ours and all that it started, if `still` says so once it stands still: whether it was killed.
+    """Kill a child of ours and all its descendants, if `still()` is true while the child is stopped. Return whether it
+    was killed.
 
-    What it started and what made itself independent of it (a daemon) goes on.
+    A descendant that has made itself independent (a daemon) goes on.
     """
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:
         return False
     try:
-        found = _look(pid)
-        if found is None or found.parent != os.getpid() or found.state in ENDED:
+        stat = _look(pid)
+        if stat is None or stat.parent != os.getpid() or stat.state in ENDED:
             return False
         return _stop_and_kill(process, pid, still)
     except ProcessLookupError:
@@ -52,35 +53,36 @@ def kill_if(pid: int, still: Callable[[], bool]) -> bool:
 
 def _stop_and_kill(process: int, pid: int, still: Callable[[], bool]) -> bool:
     signal.pidfd_send_signal(process, signal.SIGSTOP)
-    meant = False
+    is_confirmed = False
     try:
-        meant = _stands_still(pid) and still()
+        is_confirmed = _has_stopped(pid) and still()
     finally:
-        if not meant:  # whatever came of the look, it does not stand for ever
+        if not is_confirmed:  # whatever happened during the check, the process must not stay stopped
             signal.pidfd_send_signal(process, signal.SIGCONT)
-    if meant:
-        started = _stop_descendants(pid)
+    if is_confirmed:
+        descendants = _stop_descendants(pid)
         signal.pidfd_send_signal(process, signal.SIGKILL)
-        kill_all(started)
-    return meant
+        kill_all(descendants)
+    return is_confirmed
 
 
 def stop_descendants(known: Iterable[int] = ()) -> Stopped:
-    """Stop (SIGSTOP) all that this process started, and what that started; `known` names children if /proc is hidden
-    from us."""
+    """Stop (SIGSTOP) all descendants of this process. `known` names children, for the case that /proc is hidden. Return
+    the stopped processes."""
     return _stop_descendants(os.getpid(), known)
 
 
 def kill_descendants(stopped: Stopped) -> None:
-    """Kill these, and all that this process has started since."""
+    """Kill these processes, and all that this process has started since."""
     kill_all({**stopped, **_stop_descendants(os.getpid())})
 
 
 def kill_all(stopped: Stopped) -> None:
-    """Kill each process that is still there, parents first, so that none sees the end of what it waits for."""
+    """Kill each of these processes that still exists. Parents come first, so that none sees the end of a child that it
+    waits for."""
     for pid, started in stopped.items():
-        # One that stands still can be killed by others, and its number be another's by now.
-        if started is None or ((found := _look(pid)) is not None and found.started == started):
+        # Another program may kill a stopped process, and its process id may belong to another process by now.
+        if started is None or ((stat := _look(pid)) is not None and stat.started == started):
             _send(pid, signal.SIGKILL)
 
 
@@ -88,14 +90,14 @@ def _stop_descendants(pid: int, known: Iterable[int] = ()) -> Stopped:
     """Stop all descendants of a process, in rounds, so that none starts another while they are killed."""
     stopped: Stopped = {}
     for _ in range(ROUNDS):
-        found: Stopped = {**dict.fromkeys(known), **_descendants(pid)}
-        new = found.keys() - stopped.keys()
-        if not new:
+        descendants: Stopped = {**dict.fromkeys(known), **_descendants(pid)}
+        new_pids = descendants.keys() - stopped.keys()
+        if not new_pids:
             break
-        for one in found:
-            if one in new:
-                _send(one, signal.SIGSTOP)
-        stopped |= found
+        for descendant in descendants:
+            if descendant in new_pids:
+                _send(descendant, signal.SIGSTOP)
+        stopped |= descendants
     return stopped
 
 
@@ -105,17 +107,19 @@ def _send(pid: int, number: signal.Signals) -> None:
 
 
 def _descendants(pid: int) -> dict[int, int]:
-    """Return {pid: start time} of all that a process started, and of what that started, the nearest first."""
-    there = _processes()
-    found, newest = dict[int, int](), {pid}
-    while newest:
-        newest = {one for one, process in there.items() if process.parent in newest} - found.keys()
-        found |= {one: there[one].started for one in newest}
-    return found
+    """Return {process id: start time} of all descendants of a process, the nearest first."""
+    processes = _processes()
+    descendants, generation = dict[int, int](), {pid}
+    while generation:
+        generation = {
+            child for child, process in processes.items() if process.parent in generation
+        } - descendants.keys()
+        descendants |= {child: processes[child].started for child in generation}
+    return descendants
 
 
 def _processes() -> dict[int, ProcessStat]:
-    """Return all processes; none if /proc is hidden from us."""
+    """Return all processes; none if /proc is hidden."""
     try:
         pids = [int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdecimal()]
     except OSError:
@@ -130,12 +134,12 @@ def _look(pid: int) -> ProcessStat | None:
         return None
 
 
-def _stands_still(pid: int) -> bool:
-    """Wait until a process stands still. Return False if it is gone, or does not stand still in time."""
+def _has_stopped(pid: int) -> bool:
+    """Wait until a process has stopped. Return False if it is gone, or does not stop in time."""
 
     def state() -> str:
-        found = _look(pid)
-        state = ENDED[0] if found is None else found.state
+        stat = _look(pid)
+        state = ENDED[0] if stat is None else stat.state
         return state if state in ENDED + STOPPED else ""
 
     return poll(state, STOPS_TIMEOUT, LOOK_EVERY) == STOPPED

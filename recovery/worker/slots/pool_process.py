@@ -1,19 +1,19 @@
-"""A process of Celery's prefork pool: how long it serves, which signals end it, and that its tasks may have children.
+"""A process of Celery's prefork pool: how long it serves, which signals end it, and why its tasks may have children.
 
-- A process serves until it has run `--max-tasks-per-child` tasks, or has `--max-memory-per-child`. Celery counts
-  messages. A slot runs many tasks for one message, so Celery's count alone would let a process run hundreds of tasks
-  over its limit.
+- A process serves until it has run `--max-tasks-per-child` tasks, or uses `--max-memory-per-child`. Celery counts
+  messages, but a slot runs many tasks for one message, so a process would run hundreds of tasks over its limit. So
+  tasks are counted here.
 - Signals that are meant for its worker do not end it. Many supervisors signal all processes of a service at once
   (systemd by default, supervisor with `stopasgroup`). Then the main process gives the running tasks their grace, so a
-  pool process must go on. It can't see who sent a signal. So a pool process that gets SIGTERM looks at the board for
-  CONFIRM_TIMEOUT: if the worker was told to end as well, the signal is ignored. Otherwise it was for this process
-  alone, which then ends. SIGHUP never ends a pool process. Handlers are functions, not SIG_IGN: what an actor starts
-  would ignore these signals, too.
-- Tasks may start children by `multiprocessing`. Python refuses children to a daemonic process, which a pool's
-  processes are in its eyes: billiard, by which Celery forks them, puts its own object in the place of Python's. Python
-  forbids it because such children would be orphaned. Here they are not: each child that is forked waits for the end of
-  its parent in a thread, and ends with it. Children by `spawn` and `forkserver`, as subprocesses, are ended where the
-  worker itself ends a process of its pool. Nobody ends them if another program kills that process.
+  pool process must go on. It can't see who sent a signal. So a pool process that gets SIGTERM watches the board for
+  CONFIRM_TIMEOUT: if the worker was told to end as well, the process ignores the signal; otherwise the signal was for
+  this process alone, which ends. SIGHUP never ends a pool process. The handlers are functions and not SIG_IGN, because
+  programs that an actor starts would inherit SIG_IGN.
+- Tasks may start children with `multiprocessing`. Python refuses children to daemonic processes, because these would be
+  orphaned, and takes pool processes for daemonic: billiard, with which Celery forks them, replaces Python's process
+  object. Here no child is orphaned: each forked child waits in a thread for the end of its parent, and ends with it.
+  When the worker ends a pool process, it also ends children by `spawn` and `forkserver`, and subprocesses. Nobody ends
+  these if another program kills the pool process.
 """
 
 from __future__ import annotations
@@ -39,20 +39,21 @@ from recovery.threads import poll
 from recovery.worker.slots.board import SharedBoard
 
 CONFIRM_TIMEOUT = 1.0
-"""Seconds. The main process notes that it was told to end within milliseconds, unless its machine is very busy."""
+"""Seconds that a pool process waits for the main process to note that it was told to end. This takes milliseconds,
+unless the machine is very busy."""
 LOOK_EVERY = 0.02
 Handler = Callable[[int, FrameType | None], object]
-_OF_THE_WORKER = multiprocessing.current_process()
-"""Python's object of the worker's own process, before a pool is forked."""
-_HELD = threading.local()
-"""The signals that a thread which forks held before."""
+_PARENT_PROCESS = multiprocessing.current_process()
+"""Python's object of the worker's own process, from before the pool is forked."""
+_SIGNAL_MASK = threading.local()
+"""The signal mask of a forking thread, from before the fork, as attribute `mask`."""
 
 
 def own_pool(board: SharedBoard) -> type[asynpool.AsynPool]:
     """Return the class of a pool whose slots write on this board."""
 
     class PoolProcess(asynpool.Worker):  # type: ignore[misc]
-        """What runs in each process."""
+        """The code that runs in each process."""
 
         wait_for_job: Callable[..., Any]
 
@@ -66,7 +67,7 @@ def own_pool(board: SharedBoard) -> type[asynpool.AsynPool]:
             self.wait_for_job = _until_over(self.wait_for_job)
 
     class Pool(asynpool.AsynPool):  # type: ignore[misc]
-        """What the main process has of them."""
+        """The main process's view of these processes."""
 
         Worker = PoolProcess
 
@@ -82,11 +83,12 @@ def own_pool(board: SharedBoard) -> type[asynpool.AsynPool]:
 
 
 def _until_over(wait_for_job: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that waits for a message, and ends a process that has reached a limit."""
+    """Return a function that waits for a message, or ends a process that has reached a limit."""
 
     def wait(*args: Any, **options: Any) -> Any:
         if OwnLifetime.lifetime.is_over:
-            raise SystemExit(EX_RECYCLE)  # as billiard ends a process at its own limits; messages go to the next one
+            # as billiard ends a process at its own limits; messages go to the next process
+            raise SystemExit(EX_RECYCLE)
         return wait_for_job(*args, **options)
 
     return wait
@@ -105,15 +107,16 @@ class Lifetime:
 
     @property
     def is_over(self) -> bool:
-        """Whether this process has reached a limit: it takes no more tasks, and ends after what it has claimed."""
+        """Whether this process has reached a limit. It then takes no more tasks, and ends after its claimed tasks."""
         if self._max_tasks and self._tasks >= self._max_tasks:
             return True
-        # A limit below what an idle process has: each runs one batch, rather than none for ever.
+        # If an idle process already exceeds the memory limit, each process runs one batch; otherwise none would ever
+        # run any.
         return bool(self._max_kilobytes and self._tasks) and mem_rss() > self._max_kilobytes
 
 
 class OwnLifetime:
-    """Holds the lifetime of this pool process. Any other process has no limits."""
+    """The holder of this pool process's lifetime. Any other process has no limits."""
 
     lifetime = Lifetime()
 
@@ -124,26 +127,27 @@ class OwnSignals:
     def __init__(self, board: SharedBoard) -> None:
         self._board, self._pid = board, os.getpid()
         self._end: Handler | None = None
-        self._asking = self._is_meant = False
+        self._asking = self._is_for_this_process = False
 
     def install(self) -> None:
-        """Handle SIGTERM and SIGHUP from here on. Call it in the main thread, after the pool has set its handlers."""
-        before = signal.getsignal(signal.SIGTERM)
-        assert callable(before), "billiard handles SIGTERM in each process of a pool"
-        self._end = before
+        """Handle SIGTERM and SIGHUP from now on. Call it in the main thread, after the pool has set its handlers."""
+        previous = signal.getsignal(signal.SIGTERM)
+        assert callable(previous), "billiard handles SIGTERM in each process of a pool"
+        self._end = previous
         signal.signal(signal.SIGTERM, self._on_term)
         signal.signal(signal.SIGHUP, self._on_hangup)
 
     def _on_term(self, number: int, frame: FrameType | None) -> None:
         assert self._end is not None
-        if self._is_meant or self._board.ends_at_once or os.getpid() != self._pid:  # another pid: an actor forked
+        # another pid: an actor forked
+        if self._is_for_this_process or self._board.ends_at_once or os.getpid() != self._pid:
             self._end(number, frame)
         elif self._board.takes_more and not self._asking:
             self._asking = True
             try:
-                # Not by `threading`: this handler may have interrupted it while it holds its lock.
+                # Not with `threading`: this handler may have interrupted `threading` while it holds its lock.
                 _thread.start_new_thread(self._ask, ())
-            except RuntimeError:  # no more threads just now: nobody can ask
+            except RuntimeError:  # the system has no more threads, so nobody can watch the board
                 self._end(number, frame)
 
     def _on_hangup(self, number: int, frame: FrameType | None) -> None:
@@ -156,31 +160,31 @@ class OwnSignals:
         poll(lambda: not self._board.takes_more, CONFIRM_TIMEOUT, LOOK_EVERY)
         self._asking = False
         if self._board.takes_more or self._board.ends_at_once:
-            self._is_meant = True
+            self._is_for_this_process = True
             os.kill(self._pid, signal.SIGTERM)
 
 
 def allow_children(**_: Any) -> None:
-    """Let this process of a pool have children. Its name stays, which each line of its log has."""
-    _OF_THE_WORKER.name = of_billiard.current_process().name
-    multiprocessing.process._current_process = _OF_THE_WORKER  # type: ignore[attr-defined]
+    """Let this process of a pool have children. Its name, which each line of its log shows, stays."""
+    _PARENT_PROCESS.name = of_billiard.current_process().name
+    multiprocessing.process._current_process = _PARENT_PROCESS  # type: ignore[attr-defined]
     util.register_after_fork(sys.modules[__name__], _end_with_parent)
-    os.register_at_fork(before=_hold_sigterm, after_in_parent=_let_sigterm, after_in_child=_end_by_sigterm)
+    os.register_at_fork(before=_block_sigterm, after_in_parent=_unblock_sigterm, after_in_child=_default_sigterm)
 
 
-def _hold_sigterm() -> None:
-    """Hold SIGTERM while this thread forks. The pool's handler raises SystemExit, which Python ignores in a child that
-    begins: who ends it at once would wait for it for ever."""
-    _HELD.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+def _block_sigterm() -> None:
+    """Block SIGTERM while this thread forks. The pool's handler raises SystemExit, which Python ignores in a child that
+    is just starting. A parent that ends such a child at once would then wait for it for ever."""
+    _SIGNAL_MASK.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
 
-def _let_sigterm() -> None:
-    signal.pthread_sigmask(signal.SIG_SETMASK, _HELD.mask)
+def _unblock_sigterm() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _SIGNAL_MASK.mask)
 
 
-def _end_by_sigterm() -> None:
+def _default_sigterm() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _let_sigterm()
+    _unblock_sigterm()
 
 
 def _end_with_parent(_module: object) -> None:
