@@ -1,4 +1,7 @@
-"""From findings to compare-and-sets. `Repairer` runs the engine's own steps again, in batches."""
+"""Repairs: turn findings of rules into compare-and-set updates.
+
+`Repairer` repeats steps of the engine, in batches.
+"""
 
 from recovery.repair.changed import Changed, Done, Repaired
 from recovery.repair.diagnosis import (

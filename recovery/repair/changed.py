@@ -1,7 +1,7 @@
-"""Actions, which do repairs, and what they changed.
+"""Actions that carry out repairs, and the counts of what they changed.
 
-An action returns what it changed by process: an operator is told of each process what was done to it. Metrics count by
-actor. Most actions are made of a step of the engine and the records that it is taken for (`on_each`, `on_all`).
+An action returns the number of changes by process, because operators see for each process what was done. Metrics count
+by actor. Most actions combine a step of the engine with the records that it is run for (`on_each`, `on_all`).
 """
 
 from __future__ import annotations
@@ -19,30 +19,31 @@ from recovery.rules import Finding, Rule, Surroundings
 
 Item = TypeVar("Item")
 Changed = Counter[str]
-"""{process: how often something of it was changed}."""
+"""Number of changes by process id."""
 Done = Counter[Rule]
-"""{rule: repairs that changed something}."""
+"""Number of repairs that changed something, by rule."""
 Action = Callable[[Rule, Sequence[Finding], Surroundings], Changed]
-"""Does a repair for findings of one rule that ask for it."""
+"""A repair action. It takes a rule, findings of this rule with the same repair, and the surroundings."""
 
 
 OUTRUN = 10
-"""Times as many tasks as were requeued that were to be, from which on others are at work on them. Of several that are
-at work on the same tasks one is mostly first at nearly all; if each of a few were first at some, none would end."""
+"""Ratio of tasks to requeue to requeued tasks above which other workers are presumed to be ahead on the same tasks.
+Usually one of several workers is first at nearly all tasks. With a lower ratio, all of them would stop if each were
+first at some."""
 
 
 @dataclass(slots=True)
 class Repaired:
-    """What came of a repair."""
+    """The result of a repair."""
 
     changed: defaultdict[Rule, Changed] = field(default_factory=lambda: defaultdict(Changed))
-    """{rule: what its repairs changed, by process}."""
+    """What the repairs of each rule changed, by process id."""
     postponed: list[Later] = field(default_factory=list)
-    """Tasks that are to be requeued, and are not yet, for the `requeue_rate` of their actors: scanners do it then."""
+    """Tasks that must be requeued later, because of their actor's `requeue_rate`. Scanners requeue them then."""
     wanted: int = 0
-    """Tasks that were to be requeued now."""
+    """Number of tasks that were to be requeued now."""
     queued: int = 0
-    """Tasks that were: others had changed."""
+    """Number of tasks that were requeued. The others had changed."""
 
     @property
     def done(self) -> Done:
@@ -50,18 +51,20 @@ class Repaired:
 
     @property
     def is_outrun(self) -> bool:
-        """Whether most tasks that were to be requeued had changed: others are at work on the same ones."""
+        """Whether most tasks to requeue had changed, because other workers are repairing the same tasks."""
         return self.wanted > OUTRUN * self.queued
 
 
 def of_records(records: Iterable[str]) -> Changed:
-    """These records were changed: processes, graphs or tasks."""
-    return Counter(split_record_id(key)[0] for key in records)
+    """Count one change for each of these records (processes, graphs or tasks)."""
+    return Counter(split_record_id(record_id)[0] for record_id in records)
 
 
 def of_count(records: Iterable[str], count: int) -> Changed:
-    """So many of these were. An update of many tells no more: where somebody else was first at some, which is hardly
-    ever, the first ones have it."""
+    """Count `count` of these records as changed.
+
+    `update_many` returns only a count, so the first records are credited.
+    """
     return of_records(islice(records, count))
 
 
@@ -71,62 +74,74 @@ def of_each(
     name: Callable[[Item], str] = str,
     failed: Callable[[str], object] | None = None,
 ) -> Changed:
-    """Those of these that the step changed, by the `name` of their record; see `for_each`."""
+    """Run a step for each item. Count the records for which it returned True.
+
+    Args:
+        items: The items.
+        step: Returns whether it changed the item's record.
+        name: Returns the id of an item's record.
+        failed: Called with the record's id if the step raises; see `for_each`.
+    """
     records: list[str] = []
 
-    def take(item: Item) -> bool:
+    def run_step(item: Item) -> bool:
         changed = step(item)
         if changed:
             records.append(name(item))
         return changed
 
-    for_each(items, take, name, failed)
+    for_each(items, run_step, name, failed)
     return of_records(records)
 
 
 def of_batch(records: Sequence[str], step: Callable[[Sequence[str]], Changed]) -> Changed:
-    """What a step changed of these, taken for all at once, or one by one; see `batch_or_each`."""
+    """Run a step for all records at once, or one by one if that fails; see `batch_or_each`. Return what it changed."""
     changed = Changed()
 
-    def take(some: Sequence[str]) -> int:
-        done = step(some)
-        changed.update(done)
-        return done.total()
+    def run_step(batch: Sequence[str]) -> int:
+        changes = step(batch)
+        changed.update(changes)
+        return changes.total()
 
-    batch_or_each(records, take)
+    batch_or_each(records, run_step)
     return changed
 
 
 def on_each(step: Callable[[str], bool]) -> Action:
-    """Return an action that takes a step for the record of each finding, and is told by it whether it changed that."""
-    return lambda _rule, findings, _around: of_each([finding.record for finding in findings], step)
+    """Return an action that runs a step for the record of each finding.
+
+    The step returns whether it changed the record.
+    """
+    return lambda _rule, findings, _surroundings: of_each([finding.record for finding in findings], step)
 
 
 def on_all(step: Callable[[list[str]], Iterable[str]]) -> Action:
-    """Return an action that takes a step for the records of all findings at once. The step returns what it changed."""
-    return lambda _rule, findings, _around: of_records(step([finding.record for finding in findings]))
+    """Return an action that runs a step once for the records of all findings. The step returns the changed records."""
+    return lambda _rule, findings, _surroundings: of_records(step([finding.record for finding in findings]))
 
 
 def on_batch(step: Callable[[Sequence[str]], Iterable[str]]) -> Action:
-    """Return the same, for a step that fails if a record is damaged: then it is taken for one by one."""
-    return lambda _rule, findings, _around: of_batch(
-        [finding.record for finding in findings], lambda some: of_records(step(some))
+    """Return an action like `on_all`, which runs the step for single records if it fails for all of them."""
+    return lambda _rule, findings, _surroundings: of_batch(
+        [finding.record for finding in findings], lambda batch: of_records(step(batch))
     )
 
 
 def by_actor(findings: Sequence[Finding], changed: Changed | None = None) -> Counter[str]:
-    """Return {actor: findings on its tasks}; only of those whose repair `changed` something, if that is given. What is
-    on no single task has no actor: "". A repair reports how much it changed of each process. If that is less than was
-    found, which is hardly ever, the first ones are counted."""
+    """Count findings by the actor of their task; only repaired ones if `changed` is given.
+
+    Findings without a single task count for the actor "". A repair returns only the number of changes per process. If a
+    process has fewer changes than findings, its first findings are counted.
+    """
     if changed is None or changed.total() == len(findings):
         return Counter(map(_actor, findings))
-    left, counted = Counter(changed), Counter[str]()
+    uncounted, counted = Counter(changed), Counter[str]()
     for finding in findings:
-        if left[finding.process_id] > 0:
-            left[finding.process_id] -= 1
+        if uncounted[finding.process_id] > 0:
+            uncounted[finding.process_id] -= 1
             counted[_actor(finding)] += 1
-    # One finding may take several steps, as lost records of a process do.
-    return counted + Counter({_actor(findings[0]): left.total()})
+    # One finding may cause several changes, for example lost records of a process.
+    return counted + Counter({_actor(findings[0]): uncounted.total()})
 
 
 def _actor(finding: Finding) -> str:

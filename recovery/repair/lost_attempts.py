@@ -1,12 +1,12 @@
-"""Decides what follows an attempt that was lost: another one at once, another one later, or the end of its task.
+"""Decides what follows a lost attempt: another attempt now or later, or the end of its task.
 
-    first loss in a row       at once
-    further losses            after 1, 2, 4 … 30 s, by the actor's settings; or as its retry strategy says
-    of a whole worker         at once, and not counted: a machine that dies says nothing about its tasks
-    not to be run again       the task ends, unless its actor's strategy wants a retry
+    first loss in a row        requeued at once
+    further losses             requeued after 1, 2, 4 … 30 s, by the actor's settings or its retry strategy
+    loss of a whole worker     requeued at once and not counted: it says nothing about its tasks
+    task must not run again    the task ends, unless the actor's strategy wants a retry
 
-A strategy is the application's code. It is asked in a thread of its own with a time limit, so that one that hangs does
-not stop the scanner; then the settings decide.
+A strategy is code of the application. It is asked in a separate thread with a time limit, so that a strategy that hangs
+does not stop the scanner. In that case the settings decide.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ from recovery.rules import Finding, Repair, Rule, Surroundings, counts_as_loss
 log = logging.getLogger(__name__)
 
 ASK_TIMEOUT = 5.0
-"""Seconds in which the strategies of one page of findings have to answer. The scanner waits meanwhile."""
+"""Seconds that the strategies for one page of findings may take together. The scanner waits meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sequel:
-    """What follows a lost attempt."""
+    """The decision about what follows a lost attempt."""
 
     delay: float | None
     """Seconds until the next attempt; None if the task ends."""
     why: str = ""
-    """Why it ends, if a strategy wants that."""
+    """The reason for the end, if a strategy decided it."""
 
 
 class LostAttempts:
-    """Judges lost attempts, a page at a time."""
+    """Judge of lost attempts, a page at a time."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self._asking: Future[Any] | None = None
 
     def judge(self, findings: Sequence[Finding], around: Surroundings) -> dict[str, Sequel]:
-        """Return what follows each of these lost attempts, by decision."""
+        """Return what follows each of these lost attempts, by decision id."""
         sequels: dict[str, Sequel] = {}
         to_ask: list[Finding] = []
         for finding in findings:
@@ -64,22 +64,22 @@ class LostAttempts:
                 to_ask.append(finding)
         return sequels | self._by_strategies(to_ask, around)
 
-    def _by_strategies(self, findings: Sequence[Finding], around: Surroundings) -> dict[str, Sequel]:
+    def _by_strategies(self, findings: Sequence[Finding], surroundings: Surroundings) -> dict[str, Sequel]:
         strategy_of = self._resources.strategy_of
         if not findings or strategy_of is None:
             return {}
         terms = self._resources.store.tasks.retry_terms_of([finding.record for finding in findings])
-        # A page of findings is read without what was retried.
-        whole = self._resources.store.decisions.effects([finding.record for finding in findings])
+        # Snapshots lack the history of retries, so read these decisions in full.
+        full_decisions = self._resources.store.decisions.effects([finding.record for finding in findings])
         requests: dict[str, tuple[FailedAttempt, Reason]] = {}
         for finding in findings:
             assert finding.decision is not None
             options, context = terms.get(finding.record, (None, None))
             strategy = strategy_of(finding.decision.actor, options or RetryOptions())
             if strategy is not None:
-                preferences = around.actor(finding.decision.actor)
-                decision = whole.get(finding.record, finding.decision)
-                request = _request(decision, strategy, _context(context), preferences, around.now)
+                preferences = surroundings.actor(finding.decision.actor)
+                decision = full_decisions.get(finding.record, finding.decision)
+                request = _request(decision, strategy, _context(context), preferences, surroundings.now)
                 requests[finding.record] = request, reason_of_loss(finding)
         if not requests:
             return {}
@@ -87,24 +87,24 @@ class LostAttempts:
         return dict(zip(requests, map(_sequel, rulings), strict=True)) if rulings is not None else {}
 
     def _ask(self, requests: Sequence[tuple[FailedAttempt, Reason]]) -> list[Ruling] | None:
-        """Return the rulings of all; None if they did not come in time."""
+        """Return the rulings in the order of the requests; None if they did not come in time or a strategy raised."""
         if self._asking is not None and not self._asking.done():
             log.warning("a retry strategy still hangs: %d lost attempts are judged by their settings", len(requests))
             return None
-        self._asking = answer = Future[Any]()
+        self._asking = future = Future[Any]()
 
         def ask() -> None:
             try:
-                answer.set_result(asyncio.run(_rulings(requests)))
-            except BaseException as error:  # the application's code
-                answer.set_exception(error)
+                future.set_result(asyncio.run(_rulings(requests)))
+            except BaseException as error:  # raised by the application's code
+                future.set_exception(error)
 
         threading.Thread(target=ask, name="retry strategies", daemon=True).start()
         try:
-            rulings: list[Ruling] = answer.result(ASK_TIMEOUT)
+            rulings: list[Ruling] = future.result(ASK_TIMEOUT)
         except TimeoutError:
-            told = "retry strategies did not answer within %g s: %d lost attempts are judged by their settings"
-            log.warning(told, ASK_TIMEOUT, len(requests))
+            message = "retry strategies did not answer within %g s: %d lost attempts are judged by their settings"
+            log.warning(message, ASK_TIMEOUT, len(requests))
             return None
         except BaseException as error:
             log.warning("retry strategies could not be asked (%s): settings decide", type(error).__name__)
@@ -139,7 +139,7 @@ def _by_settings(finding: Finding, preferences: ActorPreferences) -> Sequel:
 
 
 def _may_be_asked(finding: Finding, preferences: ActorPreferences) -> bool:
-    """Return whether a strategy decides: of further losses, and of what is not to be run again."""
+    """Return whether a strategy decides: after further losses, and for tasks that must not run again."""
     decision = finding.decision
     assert decision is not None
     if not preferences.restarts_lost_attempts:
@@ -148,7 +148,7 @@ def _may_be_asked(finding: Finding, preferences: ActorPreferences) -> bool:
 
 
 def reason_of_loss(finding: Finding) -> Reason:
-    """Return why an attempt is lost: its process is gone, or it brought no result in time."""
+    """Return the reason of a loss: the attempt's process is gone, or the attempt brought no result in time."""
     decision = finding.decision
     is_gone = finding.rule is Rule.WORKER_LOST or (decision is not None and decision.last_loss is not None)
     return WORKER_LOST if is_gone else WORK_TIMEOUT
@@ -162,7 +162,7 @@ def _request(
     now: datetime,
 ) -> FailedAttempt:
     retry, limit = decision.retry, preferences.task_limit
-    began = decision.enqueued_at or now
+    first_queued = decision.enqueued_at or now
     return FailedAttempt(
         name=f"{decision.actor} {decision.id} attempt {decision.attempts}",
         idempotent=preferences.idempotent,
@@ -170,7 +170,7 @@ def _request(
         retry_attempts=decision.timeouts + (retry.count if retry is not None else 0),
         cycle_retries=decision.timeouts,
         retry_reasons=frozenset(REASONS[name] for name in (retry.reasons if retry else ()) if name in REASONS),
-        remaining=None if limit is None else limit.seconds - (now - began).total_seconds(),
+        remaining=None if limit is None else limit.seconds - (now - first_queued).total_seconds(),
         context=context,
     )
 
@@ -178,6 +178,6 @@ def _request(
 def _context(text: str | None) -> Mapping[str, Any]:
     try:
         context = {} if text is None else json.loads(text)
-    except (ValueError, RecursionError):  # another program wrote it
+    except (ValueError, RecursionError):  # another program wrote an invalid context
         return {}
     return context if isinstance(context, dict) else {}

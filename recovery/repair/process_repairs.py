@@ -1,6 +1,7 @@
-"""Repairs of processes: their starts, records and ends, and what operators are to see of those that broke.
+"""Repairs of processes: their starts, missing records and ends, and what operators see of broken processes.
 
-Each is decided from what is read anew, and its write repeats that condition; see `store.lifecycle.graph_recovery`.
+Each repair reads the records again, and its update repeats the condition that it was decided by; see
+`store.lifecycle.graph_recovery`.
 
 Metrics: recovery_process_timeouts by type, recovery_processes_ended.
 """
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class ProcessRepairs:
-    """What can be done about a process as a whole."""
+    """Repairs of processes as a whole."""
 
     def __init__(self, resources: Resources, applying: Applying) -> None:
         self._resources, self._store = resources, resources.store
@@ -45,7 +46,7 @@ class ProcessRepairs:
             Repair.RESTORE: self._restore,
             Repair.BREAK: self._break,
             Repair.FINISH_ABORT: on_all(lambda ids: finish_abort(resources, ids)),
-            Repair.FINISH_REDO: on_each(lambda key: carry_out(resources, key)),
+            Repair.FINISH_REDO: on_each(lambda process_id: carry_out(resources, process_id)),
             Repair.FINISH_REMOVAL: on_all(lambda ids: finish_removal(resources, ids)),
             Repair.TAKE_OFF_MARK: self._take_off_mark,
             Repair.COUNT_OVERDUE: self._count_overdue,
@@ -56,71 +57,107 @@ class ProcessRepairs:
         }
 
     def _stamp(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
-        ids, store = [f.record for f in findings], self._store
+        ids, store = [finding.record for finding in findings], self._store
         lacking = store.task_deadlines.stamp(ids) + store.processes.stamp(ids) + store.graphs.stamp(ids)
         return of_count(ids, lacking + store.unreachable_deadlines.stamp(ids))
 
-    def _register_start(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
-        return of_each([f.record for f in findings], lambda key: self._register(key, around))
+    def _register_start(self, _rule: Rule, findings: Sequence[Finding], surroundings: Surroundings) -> Changed:
+        return of_each(
+            [finding.record for finding in findings], lambda process_id: self._register(process_id, surroundings)
+        )
 
-    def _register(self, process_id: str, around: Surroundings) -> bool:
-        # One at a time: with their arguments. Of a start that is not acknowledged nothing is run.
+    def _register(self, process_id: str, surroundings: Surroundings) -> bool:
+        # Processes are read one at a time because of their arguments. A start must be acknowledged by a majority before
+        # its task runs.
         process = self._store.processes.get_committed(process_id)
-        return process is not None and register(self._resources, {process_id: around.now}, [process]) > 0
+        return process is not None and register(self._resources, {process_id: surroundings.now}, [process]) > 0
 
     def _finish_process(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
-        processes = self._store.processes.briefs(f.record for f in findings)
-        over: list[str] = []
+        processes = self._store.processes.briefs(finding.record for finding in findings)
+        finished_ids: list[str] = []
 
         def finish(process: Process) -> bool:
             ended = finish_process(self._resources, process.id, process.epoch)
             if ended is not None:
-                over.append(process.id)
+                finished_ids.append(process.id)
             return bool(ended)
 
         changed = of_each(processes.values(), finish, lambda process: process.id)
-        self._store.clear_graph_deadlines(over)
+        self._store.clear_graph_deadlines(finished_ids)
         return changed
 
-    def _restore(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
-        """The parents' decisions applied again make what is missing; the start's is made from the process. What that
-        does not bring back, since the parent's own records are lost, nobody can."""
-        before, told = self._there(findings), self._told(findings)
-        self._applying.apply(list(dict.fromkeys(f.decision.id for f in findings if f.decision is not None)))
-        starts = dict.fromkeys(f.process_id for f in findings if f.decision is None)
-        of_each(starts, lambda key: self._register(key, around))
-        there = self._there(findings)
-        lost = [f for f in told if not {(Task, f.record), (Decision, f.record)} <= there]
-        return of_records(key for _, key in there - before) + self._break(rule, lost, around)
+    def _restore(self, rule: Rule, findings: Sequence[Finding], surroundings: Surroundings) -> Changed:
+        """Restore missing records by applying the parents' decisions again.
 
-    def _told(self, findings: Sequence[Finding]) -> list[Finding]:
-        """Those that a majority has all it takes for. The others could not be restored yet, and are not lost for
-        that."""
-        decisions = self._store.decisions.briefs(f.decision.id for f in findings if f.decision is not None)
-        parents = {key for key, decision in decisions.items() if decision.state is DecisionState.FINISHED}
-        starts = self._store.processes.committed_epochs({f.process_id for f in findings if f.decision is None})
-        return [f for f in findings if (f.process_id in starts if f.decision is None else f.decision.id in parents)]
+        Records of the start task are restored from the process. A process is broken if its records stay missing because
+        the parent's records are lost too.
+        """
+        present_before, restorable = self._present(findings), self._restorable(findings)
+        self._applying.apply(
+            list(dict.fromkeys(finding.decision.id for finding in findings if finding.decision is not None))
+        )
+        starts = dict.fromkeys(finding.process_id for finding in findings if finding.decision is None)
+        of_each(starts, lambda process_id: self._register(process_id, surroundings))
+        present_after = self._present(findings)
+        unrestored = [
+            finding
+            for finding in restorable
+            if not {(Task, finding.record), (Decision, finding.record)} <= present_after
+        ]
+        return of_records(key for _, key in present_after - present_before) + self._break(
+            rule, unrestored, surroundings
+        )
 
-    def _there(self, findings: Sequence[Finding]) -> set[tuple[type, str]]:
-        ids = [f.record for f in findings]
+    def _restorable(self, findings: Sequence[Finding]) -> list[Finding]:
+        """Return the findings whose records could be restored, because a majority has what they are restored from.
+
+        The other records can't be restored yet, so they do not count as lost.
+        """
+        decisions = self._store.decisions.briefs(
+            finding.decision.id for finding in findings if finding.decision is not None
+        )
+        parents = {
+            decision_id for decision_id, decision in decisions.items() if decision.state is DecisionState.FINISHED
+        }
+        starts = self._store.processes.committed_epochs(
+            {finding.process_id for finding in findings if finding.decision is None}
+        )
+        return [
+            finding
+            for finding in findings
+            if (finding.process_id in starts if finding.decision is None else finding.decision.id in parents)
+        ]
+
+    def _present(self, findings: Sequence[Finding]) -> set[tuple[type, str]]:
+        ids = [finding.record for finding in findings]
         tasks, decisions = self._store.tasks.present(ids), self._store.decisions.present(ids)
         return {*((Task, key) for key in tasks), *((Decision, key) for key in decisions)}
 
-    def _break(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
-        """Judged once more by records that were read while the graph stayed as it was, and noted in that version of
-        the graph: what a task needs is written before the graph names it, so what is absent then is lost."""
-        wanted, ids = {(f.record, f.repair) for f in findings}, list(dict.fromkeys(f.process_id for f in findings))
+    def _break(self, rule: Rule, findings: Sequence[Finding], surroundings: Surroundings) -> Changed:
+        """Judge processes again, and break those with the same finding.
+
+        The records are read while the graph keeps its version, and the failure is written into this version. Records of
+        a task are written before the graph names it, so a record that is missing then is lost.
+        """
+        expected, ids = (
+            {(finding.record, finding.repair) for finding in findings},
+            list(dict.fromkeys(finding.process_id for finding in findings)),
+        )
         versions = self._store.graphs.versions(ids)
-        broken = Changed()
+        changed = Changed()
         for page in self._store.snapshot_pages(ids):
-            still: list[tuple[Snapshot, Finding]] = []
+            confirmed: list[tuple[Snapshot, Finding]] = []
             for snapshot in page:
                 if snapshot.graph is not None and snapshot.graph.version == versions.get(snapshot.process_id):
-                    found = judge_process(snapshot, around)
-                    again = (one for one in found if one.rule is rule and (one.record, one.repair) in wanted)
-                    still += [(snapshot, finding) for finding in islice(again, 1)]  # one is enough
-            broken += of_each(still, lambda one: self._break_off(*one), lambda one: one[1].record)
-        return broken
+                    findings_now = judge_process(snapshot, surroundings)
+                    repeated = (
+                        finding_now
+                        for finding_now in findings_now
+                        if finding_now.rule is rule and (finding_now.record, finding_now.repair) in expected
+                    )
+                    confirmed += [(snapshot, finding) for finding in islice(repeated, 1)]  # one is enough
+            changed += of_each(confirmed, lambda item: self._break_off(*item), lambda item: item[1].record)
+        return changed
 
     def _break_off(self, snapshot: Snapshot, finding: Finding) -> bool:
         process, graph, rule, task = snapshot.process, snapshot.graph, finding.rule, split_record_id(finding.record)[1]
@@ -132,11 +169,12 @@ class ProcessRepairs:
         decision = snapshot.decisions.get(task)
         restarts = max(process.times_reopened, (decision.restarts if decision is not None else None) or 0)
         error = ErrorInfo(kind=_KINDS.get(rule, rule.value), message=f"{rule}: {finding.evidence}", task=task)
-        # Listed even if another task has just broken it: with that one restarted it would be broken for this one.
+        # List this failure even if another task has just broken the process: once that task is restarted, the process
+        # is broken because of this one.
         return break_off(self._resources, process, error, restarts=restarts)
 
     def _take_off_mark(self, _rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
-        ids = [f.record for f in findings]
+        ids = [finding.record for finding in findings]
         return of_count(ids, take_off_marks(self._resources, ids))
 
     def _report(self, rule: Rule, findings: Sequence[Finding], _: Surroundings) -> Changed:
@@ -144,70 +182,79 @@ class ProcessRepairs:
             log.warning("%s: %s: %s; nothing was changed", rule, finding.record, finding.evidence)
         return Changed()
 
-    def _count_overdue(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
+    def _count_overdue(self, _rule: Rule, findings: Sequence[Finding], surroundings: Surroundings) -> Changed:
         counted = Changed()
         for process_type, ids in self._by_type(findings).items():
-            seconds = around.process_type(process_type).process_timeout
-            late = self._store.processes.note_timeouts(ids, process_type, seconds)
-            metrics.PROCESS_TIMEOUTS.labels(process_type).inc(late)
-            counted += of_count(ids, late)
+            seconds = surroundings.process_type(process_type).process_timeout
+            count = self._store.processes.note_timeouts(ids, process_type, seconds)
+            metrics.PROCESS_TIMEOUTS.labels(process_type).inc(count)
+            counted += of_count(ids, count)
         return counted
 
-    def _break_overdue(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
-        """Those that have a graph: of a broken process without one nobody would finish the start, or go on from what
-        was decided. The rules on that come first; where they were not carried out, the next look breaks it. And none
-        that is not late any more: it was set running again, or was done again, since it was judged."""
+    def _break_overdue(self, _rule: Rule, findings: Sequence[Finding], surroundings: Surroundings) -> Changed:
+        """Break running processes that are later than their process_timeout.
+
+        A process without a graph is skipped, because other rules first have to complete its start; the next scan breaks
+        it. A process that was reopened or redone since it was judged is not late any more and is skipped.
+        """
         by_life: dict[tuple[str, int | None], list[Process]] = defaultdict(list)
         running = [
             process
-            for process in self._store.processes.briefs(f.record for f in findings).values()
-            if process.state is ProcessState.RUNNING and is_late(process, around)
+            for process in self._store.processes.briefs(finding.record for finding in findings).values()
+            if process.state is ProcessState.RUNNING and is_late(process, surroundings)
         ]
-        lacking = self._store.graphs.absent(process.id for process in running)
+        without_graph = self._store.graphs.absent(process.id for process in running)
         for process in running:
-            if process.id not in lacking:
+            if process.id not in without_graph:
                 by_life[process.type, process.reopened].append(process)
-        broken = Changed()
-        for key, some in by_life.items():
-            broken += self._break_alike(key, some, around)
-        return broken
+        changed = Changed()
+        for key, alike in by_life.items():
+            changed += self._break_alike(key, alike, surroundings)
+        return changed
 
     def _break_alike(
-        self, alike: tuple[str, int | None], processes: Sequence[Process], around: Surroundings
+        self, type_and_reopened: tuple[str, int | None], processes: Sequence[Process], surroundings: Surroundings
     ) -> Changed:
-        """List processes of a type that were set running as often, then break them: none is broken and not listed."""
-        process_type, reopened = alike
+        """Break processes of one type with the same `reopened`.
+
+        They are listed first, so that no broken process is unlisted.
+        """
+        process_type, reopened = type_and_reopened
         ids = [process.id for process in processes]
-        seconds = around.process_type(process_type).process_timeout
+        seconds = surroundings.process_type(process_type).process_timeout
         message = f"the process was not done within its process_timeout of {seconds:g} s"
         error = ErrorInfo(kind="ProcessTimeout", message=message, code=PROCESS_TIMEOUT.number, reason=UNKNOWN.name)
         for process in processes:
             list_interruption(self._resources, process, error, restarts=reopened or 0)
         marker = order_markers(self._resources, processes, error)
-        late = self._store.processes.break_late(ids, process_type, seconds, error, reopened, marker)
-        if late and marker is not None:
-            batch_or_each(ids, lambda some: len(mark(self._resources, some)))
-        if late < len(ids):
+        broken_count = self._store.processes.break_late(ids, process_type, seconds, error, reopened, marker)
+        if broken_count and marker is not None:
+            batch_or_each(ids, lambda process_ids: len(mark(self._resources, process_ids)))
+        if broken_count < len(ids):
             remove_superseded(self._resources, ids, error)
             self._unlist_counted(ids, error)
-        metrics.PROCESS_TIMEOUTS.labels(process_type).inc(late)
-        count_ended(ProcessState.BROKEN, processes[:late])  # where somebody was first at some, which is hardly ever
-        return of_count(ids, late)
+        metrics.PROCESS_TIMEOUTS.labels(process_type).inc(broken_count)
+        # `break_late` returns only a count, so the first ones are credited.
+        count_ended(ProcessState.BROKEN, processes[:broken_count])
+        return of_count(ids, broken_count)
 
     def _unlist_counted(self, process_ids: Sequence[str], error: ErrorInfo) -> None:
-        """Forget that those are late whose time another scanner has counted: nobody breaks them for it in this life."""
+        """Remove processes from the list that another scanner has counted as late.
+
+        Such processes are not broken for their lateness in this life.
+        """
         counted = {
             record_id(process.id, process.start_task): process.times_reopened
             for process in self._store.processes.committed_briefs(process_ids).values()
             if process.state is ProcessState.RUNNING and process.timed_out_at is not None
         }
         self._store.interruptions.remove_kind(counted.items(), error.kind)
-        for record in counted:  # one that broke for its start task just then was not listed for that beside this
+        for record in counted:  # its start task may just have failed, without being listed for that
             list_again(self._resources, record)
 
     def _by_type(self, findings: Sequence[Finding]) -> dict[str, list[str]]:
         by_type: dict[str, list[str]] = defaultdict(list)
-        for process in self._store.processes.briefs(f.record for f in findings).values():
+        for process in self._store.processes.briefs(finding.record for finding in findings).values():
             by_type[process.type].append(process.id)
         return by_type
 

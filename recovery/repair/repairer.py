@@ -1,12 +1,11 @@
-"""Findings to compare-and-sets: what a rule says is to be done, done in batches.
+"""Carries out the repairs that findings ask for, in batches.
 
-A repair runs a step of the normal path again, and its update repeats the condition that the finding was made on. A
-record that has moved on since is left alone, so a finding may be as old as it likes.
+A repair repeats a step of the normal path, and its update repeats the condition of the finding. Records that have
+changed since are left alone, so findings may be of any age.
 
-Most findings ask for a requeue: the attempt or the message of a task is lost, or a delayed task is due. One update
-queues many tasks again (`store.lifecycle.requeues`). Then their messages are pushed, and their graphs get new
-deadlines. If that is cut off, the decisions are queued and MESSAGE_LOST finds them. The other repairs have modules of
-their own.
+Most findings ask for a requeue: an attempt or a message is lost, or a delayed task is due. One update queues many tasks
+(`store.lifecycle.requeues`). Then their messages are pushed and their graphs get new deadlines. If this is interrupted,
+the decisions are queued without a message, and MESSAGE_LOST finds them. Other repairs are in modules of their own.
 
 Metrics: recovery_findings, recovery_repairs and recovery_requeues by rule and actor, recovery_requeue_lag_seconds.
 """
@@ -44,12 +43,12 @@ from recovery.store import LOSSES_WITHOUT_DELAY, Counted, Queued, batches
 log = logging.getLogger(__name__)
 
 
-_GO_ON = frozenset({Repair.REQUEUE, Repair.ENQUEUE_DUE, Repair.REQUEUE_MESSAGE})
-"""Repairs after which something goes on in the process, so that its graph has its idle time from now."""
+_CONTINUES = frozenset({Repair.REQUEUE, Repair.ENQUEUE_DUE, Repair.REQUEUE_MESSAGE})
+"""Repairs after which the process continues. Its graph gets its idle time from now."""
 
 
 class Repairer:
-    """Repairs findings with the steps of the engine. `source` says on whose behalf: it is told with each repair."""
+    """Repairs of findings by steps of the engine. `source` names on whose behalf; each repair records it."""
 
     def __init__(self, resources: Resources, outbox: Outbox, source: str = AUTO) -> None:
         self._source, self._worker = source, f"{socket.gethostname()}:{os.getpid()}"
@@ -72,21 +71,26 @@ class Repairer:
         }
 
     def repair(self, findings: Sequence[Finding], around: Surroundings) -> Repaired:
-        """Repair all findings. Raises StoreError and BrokerError."""
+        """Repair all findings. Return what changed.
+
+        Raises:
+            StoreError: MongoDB fails.
+            BrokerError: Redis fails.
+        """
         groups: dict[tuple[Rule, Repair], list[Finding]] = defaultdict(list)
         for finding in findings:
             groups[finding.rule, finding.repair].append(finding)
         self._repaired = repaired = Repaired()
-        if findings:  # before anything is queued
+        if findings:  # a loss of Redis's data must be recorded before anything is queued
             self.redis_loss.look()
         for (rule, repair), group in groups.items():
             _count(metrics.FINDINGS, rule, by_actor(group))
             by_process = Changed()
-            for some in batches(group):
-                repaired_now = self._actions[repair](rule, some, around)
+            for batch in batches(group):
+                repaired_now = self._actions[repair](rule, batch, around)
                 if repaired_now:
                     note = RepairNote(rule=rule.value, source=self._source, worker=self._worker)
-                    self._store.graphs.note_repair(repaired_now, note, touch=repair in _GO_ON)
+                    self._store.graphs.note_repair(repaired_now, note, touch=repair in _CONTINUES)
                 by_process += repaired_now
             if changed := by_process.total():
                 repaired.changed[rule] += by_process
@@ -98,45 +102,46 @@ class Repairer:
                 )  # fmt: skip
         return repaired
 
-    def _follow_loss(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
-        """Do what follows lost attempts: another one at once or later, or the end of the task."""
+    def _follow_loss(self, rule: Rule, findings: Sequence[Finding], surroundings: Surroundings) -> Changed:
+        """Requeue tasks of lost attempts now or later, or end them."""
         by_sequel: dict[Sequel, list[Finding]] = defaultdict(list)
-        sequels = self._lost.judge(findings, around)
+        sequels = self._lost.judge(findings, surroundings)
         for finding in findings:
             by_sequel[sequels[finding.record]].append(finding)
         changed = Changed()
-        for sequel, alike in by_sequel.items():
+        for sequel, group in by_sequel.items():
             if sequel.delay is None:
-                changed += self._ends.fail(rule, alike, around, sequel.why)
+                changed += self._ends.fail(rule, group, surroundings, sequel.why)
             elif sequel.delay:
-                changed += self._retry_lost_later(rule, alike, sequel.delay)
+                changed += self._retry_lost_later(rule, group, sequel.delay)
             else:
-                changed += self._requeue(rule, alike, around)
+                changed += self._requeue(rule, group, surroundings)
         return changed
 
-    def _requeue(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
+    def _requeue(self, rule: Rule, findings: Sequence[Finding], surroundings: Surroundings) -> Changed:
         requeues = self._store.requeues
         changed = Changed()
         if rule is not Rule.WORKER_LOST:
-            decisions = _decisions(self._in_pace(findings, around))
+            decisions = _decisions(self._in_pace(findings, surroundings))
             queued = requeues.timed_out(list(decisions), new_pass(), decisions)
             self._count_losses(rule, decisions, queued)
-            return self._hand_over(rule, decisions, queued)
-        # A process that died alone is in no pace: it had no more tasks than one slot.
+            return self._push_queued(rule, decisions, queued)
+        # The pace does not apply to tasks of a process that died alone, because there are at most as many as one slot
+        # holds.
         of_process = [finding for finding in findings if finding.decision is not None and finding.decision.last_loss]
         of_worker = [finding for finding in findings if finding not in of_process]
-        # What is left keeps its place: the next scan finds it with the same worker.
-        of_worker, _ = self._pace.split(of_worker, around, counts_left=False)
+        # Tasks that exceed the pace stay as they are. The next scan finds them by the same worker.
+        of_worker, _ = self._pace.split(of_worker, surroundings, counts_left=False)
         by_count: dict[Counted, list[Finding]] = {"timeouts": [], "workersLost": []}
         for finding in [*of_process, *of_worker]:
             decision = finding.decision
             is_counted = decision is not None and (decision.in_batch or counts_as_loss(rule, decision))
             by_count["timeouts" if is_counted else "workersLost"].append(finding)
-        for counted, alike in by_count.items():
-            decisions, holders = _decisions(alike), holders_of(alike)
-            queued = requeues.requeue_worker_lost(list(decisions), holders, new_pass(), counted) if alike else []
+        for counted, group in by_count.items():
+            decisions, holders = _decisions(group), holders_of(group)
+            queued = requeues.requeue_worker_lost(list(decisions), holders, new_pass(), counted) if group else []
             self._count_losses(rule, decisions, queued)
-            changed += self._hand_over(rule, decisions, queued)
+            changed += self._push_queued(rule, decisions, queued)
         return changed
 
     def _retry_lost_later(self, rule: Rule, findings: Sequence[Finding], seconds: float) -> Changed:
@@ -144,76 +149,91 @@ class Repairer:
         holders = holders_of(findings) if rule is Rule.WORKER_LOST else None
         delayed = self._store.requeues.delay_lost(list(decisions), seconds, new_pass(), holders)
         note_unrepaired(self._resources, decisions, delayed)
-        for actor, count in Counter(decisions[key].actor for key in delayed).items():
+        for actor, count in Counter(decisions[decision_id].actor for decision_id in delayed).items():
             count_timeouts(actor, count)
-        for key in delayed:
-            told = "%s %s: attempt %d was lost (%s), %d in a row; the next in %g s"
+        for decision_id in delayed:
+            message = "%s %s: attempt %d was lost (%s), %d in a row; the next in %g s"
             log.warning(
-                told, decisions[key].actor, key, decisions[key].attempts, decisions[key].last_loss or rule.value,
-                decisions[key].timeouts + 1, seconds,
+                message, decisions[decision_id].actor, decision_id, decisions[decision_id].attempts,
+                decisions[decision_id].last_loss or rule.value, decisions[decision_id].timeouts + 1, seconds,
             )  # fmt: skip
         return of_records(delayed)
 
     def _count_losses(self, rule: Rule, decisions: Mapping[str, Decision], queued: Sequence[Queued]) -> None:
-        """Count lost attempts; of a batch one for each holder, because only one of its tasks had begun."""
-        lost = [decisions[one.id] for one in queued]
-        counts = Counter(one.actor for one in lost if counts_as_loss(rule, one))
-        counts.update({one.worker: one.actor for one in lost if one.in_batch}.values())
+        """Count lost attempts.
+
+        A batch counts once per worker slot that held it, because only one of its tasks had begun.
+        """
+        lost_decisions = [decisions[task.id] for task in queued]
+        counts = Counter(decision.actor for decision in lost_decisions if counts_as_loss(rule, decision))
+        counts.update({decision.worker: decision.actor for decision in lost_decisions if decision.in_batch}.values())
         for actor, count in counts.items():
             count_timeouts(actor, count)
 
-    def _enqueue_due(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
-        if early := {key for key, decision in _decisions(findings).items() if _is_early(decision, around.now)}:
+    def _enqueue_due(self, rule: Rule, findings: Sequence[Finding], surroundings: Surroundings) -> Changed:
+        if early := {
+            decision_id
+            for decision_id, decision in _decisions(findings).items()
+            if _is_early(decision, surroundings.now)
+        }:
             self._store.task_deadlines.await_eta(sorted(early))
             findings = [finding for finding in findings if finding.record not in early]
-        decisions = _decisions(self._in_pace(findings, around))
+        decisions = _decisions(self._in_pace(findings, surroundings))
         queued = self._store.requeues.enqueue_due(list(decisions), new_pass(), decisions)
-        return self._hand_over(rule, decisions, queued)
+        return self._push_queued(rule, decisions, queued)
 
-    def _requeue_message(self, rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
-        decisions = _decisions(self._in_pace(self._of_someone(findings), around))
-        until = max((one.queued_at for one in decisions.values() if one.queued_at), default=None)
+    def _requeue_message(self, rule: Rule, findings: Sequence[Finding], surroundings: Surroundings) -> Changed:
+        decisions = _decisions(self._in_pace(self._of_existing_processes(findings), surroundings))
+        until = max((decision.queued_at for decision in decisions.values() if decision.queued_at), default=None)
         queued = self._store.requeues.requeue_message_lost(list(decisions), until, new_pass(), decisions)
-        changed = self._hand_over(rule, decisions, queued)
+        changed = self._push_queued(rule, decisions, queued)
         _report_repeated_losses(decisions)
         return changed
 
-    def _of_someone(self, findings: Sequence[Finding]) -> Sequence[Finding]:
-        """Those whose processes are there. Whoever made the others was cut off before it looked; they are removed."""
-        fresh = {key: decision.epoch for key, decision in _decisions(findings).items() if decision.fresh}
+    def _of_existing_processes(self, findings: Sequence[Finding]) -> Sequence[Finding]:
+        """Return the findings whose process exists.
+
+        Other tasks were left by a worker that was interrupted before it checked its process. They are removed.
+        """
+        fresh = {
+            decision_id: decision.epoch for decision_id, decision in _decisions(findings).items() if decision.fresh
+        }
         if not fresh:
             return findings
         unwanted = withdraw_unwanted(self._resources, fresh)
         return [finding for finding in findings if finding.record not in unwanted]
 
-    def _in_pace(self, findings: Sequence[Finding], around: Surroundings) -> Sequence[Finding]:
-        """Those that their actors' pace allows now; the others are postponed."""
-        now, later = self._pace.split(findings, around)
-        for rest in later:
-            self._store.task_deadlines.postpone(rest.ids, rest.least, rest.most)
+    def _in_pace(self, findings: Sequence[Finding], surroundings: Surroundings) -> Sequence[Finding]:
+        """Return the findings that the requeue rates of their actors allow now. Postpone the others."""
+        allowed, later = self._pace.split(findings, surroundings)
+        for postponed in later:
+            self._store.task_deadlines.postpone(postponed.ids, postponed.least, postponed.most)
         self._repaired.postponed += later
-        return now
+        return allowed
 
-    def _wait(self, _rule: Rule, findings: Sequence[Finding], around: Surroundings) -> Changed:
+    def _wait(self, _rule: Rule, findings: Sequence[Finding], surroundings: Surroundings) -> Changed:
         waiting: dict[bool, list[str]] = defaultdict(list)
-        for key, decision in _decisions(findings).items():
-            waiting[around.actor(decision.actor).requeue_rate > 0].append(key)
-        for paced, ids in waiting.items():
-            self._store.task_deadlines.postpone_waiting(ids, paced=paced)
-        return Changed()  # looked at, nothing repaired
+        for decision_id, decision in _decisions(findings).items():
+            waiting[surroundings.actor(decision.actor).requeue_rate > 0].append(decision_id)
+        for is_paced, ids in waiting.items():
+            self._store.task_deadlines.postpone_waiting(ids, paced=is_paced)
+        return Changed()  # the deadlines moved, nothing was repaired
 
-    def _hand_over(self, rule: Rule, wanted: Mapping[str, Decision], queued: Sequence[Queued]) -> Changed:
-        """Push the messages of what was `queued` among the decisions that were to be; return which tasks these are."""
-        self._repaired.wanted += len(wanted)
+    def _push_queued(self, rule: Rule, decisions: Mapping[str, Decision], queued: Sequence[Queued]) -> Changed:
+        """Push the messages of the queued tasks and count them. Return the changes by process.
+
+        `decisions` were to be queued, by id. Those that were not queued are recorded as rejected writes.
+        """
+        self._repaired.wanted += len(decisions)
         self._repaired.queued += len(queued)
         if queued:
-            repairing = tracing.repairing((wanted[one.id] for one in queued), self._store.decisions.claims)
+            repairing = tracing.repairing((decisions[task.id] for task in queued), self._store.decisions.claims)
             push(self._resources, queued)
-            count_requeued(rule.value, [one.actor for one in queued])
+            count_requeued(rule.value, [task.actor for task in queued])
             tracing.repaired(rule.value, repairing)
-            _observe_lag(wanted, queued)
-        note_unrepaired(self._resources, wanted, (one.id for one in queued))
-        return of_records(one.id for one in queued)
+            _observe_lag(decisions, queued)
+        note_unrepaired(self._resources, decisions, (task.id for task in queued))
+        return of_records(task.id for task in queued)
 
 
 def _count(metric: prometheus_client.Counter, rule: Rule, counts: Mapping[str, int]) -> None:
@@ -222,8 +242,10 @@ def _count(metric: prometheus_client.Counter, rule: Rule, counts: Mapping[str, i
 
 
 def _is_early(decision: Decision, now: datetime) -> bool:
-    """Return whether the time of a delayed task is still to come, though its deadline is past: the deadline was for a
-    task_timeout that holds no more. See `TaskDeadlines.await_eta`."""
+    """Return whether a task with a past deadline is delayed until later.
+
+    Its deadline was set for a task_timeout that no longer holds. See `TaskDeadlines.await_eta`.
+    """
     return decision.eta is not None and now < decision.eta < now + timedelta(seconds=LONGEST)
 
 
@@ -231,21 +253,21 @@ def _decisions(findings: Sequence[Finding]) -> dict[str, Decision]:
     return {finding.record: finding.decision for finding in findings if finding.decision is not None}
 
 
-def _report_repeated_losses(lost: Mapping[str, Decision]) -> None:
-    """A message that is lost again and again is no outage: another program takes it, or it ends whoever takes it."""
-    often = [one for one in lost.values() if (one.losses or 0) >= LOSSES_WITHOUT_DELAY]
-    if often:
+def _report_repeated_losses(decisions: Mapping[str, Decision]) -> None:
+    """Log messages that are lost repeatedly. Another program consumes them, or they kill the workers that take them."""
+    repeatedly_lost = [decision for decision in decisions.values() if (decision.losses or 0) >= LOSSES_WITHOUT_DELAY]
+    if repeatedly_lost:
         log.warning(
             "messages of %d tasks were lost %d times or more, first %s: does another program consume the queue %s, or "
             "does Redis evict?",
-            len(often), LOSSES_WITHOUT_DELAY + 1, often[0].id, often[0].actor,
+            len(repeatedly_lost), LOSSES_WITHOUT_DELAY + 1, repeatedly_lost[0].id, repeatedly_lost[0].actor,
         )  # fmt: skip
 
 
-def _observe_lag(wanted: Mapping[str, Decision], queued: Sequence[Queued]) -> None:
+def _observe_lag(decisions: Mapping[str, Decision], queued: Sequence[Queued]) -> None:
     lags = [
-        max(0.0, (one.queued_at - deadline).total_seconds())
-        for one in queued
-        if (deadline := wanted[one.id].recovery_time) is not None
+        max(0.0, (task.queued_at - deadline).total_seconds())
+        for task in queued
+        if (deadline := decisions[task.id].recovery_time) is not None
     ]
     observe_all(metrics.LAG, lags)

@@ -1,11 +1,11 @@
-"""The pace of requeues: an actor's `requeue_rate` spreads what is overdue all at once after an outage.
+"""The pace of requeues: an actor's `requeue_rate` spreads requeues after an outage over time.
 
-Without a rate tasks are requeued as fast as the database takes it. A requeue moves at most one message for each task,
-and what waits in a queue is not queued twice, so a storm makes no queue longer than its tasks. If that is too fast for
-what an actor calls, its rate lets some tasks through now. The rest gets new deadlines, in the order of need, as far off
-as the rate asks for, each at random in its place. Such a deadline is marked (`Decision.paced_to`), so that nobody
-advances it, and nobody counts it again: what was postponed comes before what was not. The rate is the whole cluster's:
-all that scan, and all that work at operations, take from one budget (`store.lifecycle.requeue_rates`).
+Without a rate, tasks are requeued as fast as the database can. A requeue pushes at most one message per task, and
+queued tasks are not queued twice, so queues stay no longer than their tasks. If that is too fast for a service that the
+actor calls, its rate lets some tasks through now. The others get new deadlines in the order of need, spread at random
+within the time that the rate requires. These deadlines are marked (`Decision.paced_to`), so that they are neither
+advanced nor counted again: postponed tasks come before tasks that were not postponed. The rate applies to the whole
+cluster. All scanners and operations share one budget (`store.lifecycle.requeue_rates`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from recovery.store.lifecycle.requeue_rates import RequeueRates
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Records of one actor's tasks to be looked at again between so many seconds from now and so many."""
+    """Tasks of one actor to requeue between `least` and `most` seconds from now."""
 
     actor: str
     ids: list[str]
@@ -29,18 +29,21 @@ class Later:
 
 
 class RequeuePace:
-    """Splits a page of findings into what is done now and what is postponed."""
+    """Splits findings into those to repair now and those to postpone."""
 
     def __init__(self, rates: RequeueRates, interval: float = 1.0) -> None:
-        """`interval` is that of the scans, in seconds: what it brings may be used at once."""
+        """Create a pace. `interval`: seconds between scans; the budget of one interval may be used at once."""
         self._rates, self._interval = rates, max(1.0, interval)
 
     def split(
         self, findings: Sequence[Finding], around: Surroundings, *, counts_left: bool = True
     ) -> tuple[list[Finding], list[Later]]:
-        """Return what may be requeued now; and the rest, by actor.
+        """Return the findings to repair now, and the tasks to postpone by actor.
 
-        `counts_left`: whether the rest is to get new deadlines, and so is counted before what comes after it.
+        Args:
+            findings: Findings that ask for a requeue, with decisions.
+            around: The surroundings, with the rates of actors.
+            counts_left: Whether the postponed tasks get new deadlines, and therefore count before later tasks.
         """
         by_actor: dict[str, list[Finding]] = defaultdict(list)
         now: list[Finding] = []
@@ -51,23 +54,23 @@ class RequeuePace:
             else:
                 now.append(finding)
         later: list[Later] = []
-        for actor, wanted in by_actor.items():
+        for actor, actor_findings in by_actor.items():
             rate = around.actor(actor).requeue_rate
-            again = [finding for finding in wanted if not _is_fresh(finding)]
-            fresh = [finding for finding in wanted if _is_fresh(finding)]
+            repeated = [finding for finding in actor_findings if not _is_fresh(finding)]
+            fresh = [finding for finding in actor_findings if _is_fresh(finding)]
             granted = self._rates.take(
-                actor, rate, self._interval, again=len(again), fresh=len(fresh), counts_left=counts_left
+                actor, rate, self._interval, again=len(repeated), fresh=len(fresh), counts_left=counts_left
             )
-            now += [*again, *fresh][: granted.count]
-            left_again = again[granted.count :]
-            left_fresh = fresh[max(0, granted.count - len(again)) :]
-            for left, before in ((left_again, granted.again), (left_fresh, granted.fresh)):
-                if left:
-                    ids = [finding.record for finding in left]
-                    later.append(Later(actor, ids, before / rate, (before + len(left)) / rate))
+            now += [*repeated, *fresh][: granted.count]
+            remaining_repeated = repeated[granted.count :]
+            remaining_fresh = fresh[max(0, granted.count - len(repeated)) :]
+            for remaining, position in ((remaining_repeated, granted.again), (remaining_fresh, granted.fresh)):
+                if remaining:
+                    ids = [finding.record for finding in remaining]
+                    later.append(Later(actor, ids, position / rate, (position + len(remaining)) / rate))
         return now, later
 
 
 def _is_fresh(finding: Finding) -> bool:
-    """Whether it was not postponed before: its deadline is none that a pace has set."""
+    """Return whether a finding was not postponed by a pace before."""
     return finding.decision is None or not finding.decision.is_paced

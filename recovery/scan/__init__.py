@@ -1,7 +1,7 @@
-"""The scanners, one per record with a deadline, all of one skeleton: find → judge → act → named result.
+"""Scanners: one for each kind of record with a deadline. Each finds overdue records, judges them and repairs them.
 
-Celery beat nudges them; two beats, or none for an hour, lose nothing. `scanner` is the skeleton, `overdue_tasks`,
-`idle_processes` (Graph and Process scanner), `due_schedules` and `lost_workers` fill it in.
+Celery beat nudges the scanners. With two beats, or none for an hour, nothing is lost. `scanner` contains the common
+skeleton. `overdue_tasks`, `idle_processes` (Graph and Process scanner), `due_schedules` and `lost_workers` complete it.
 """
 
 from recovery.scan.due_schedules import ScheduleScanner

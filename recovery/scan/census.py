@@ -1,6 +1,6 @@
-"""Takes the census where it is due: one worker for the whole cluster, and none of it more than a fiftieth of the time.
+"""Takes the census of processes when it is due. One worker takes it for the whole cluster, in at most 2 % of the time.
 
-It is for people and for monitoring; nothing is decided by it.
+The census is for people and monitoring; nothing is decided by it.
 """
 
 from __future__ import annotations
@@ -20,40 +20,45 @@ from recovery.store.views.overview import time_limit
 log = logging.getLogger(__name__)
 
 EVERY = 15.0
-"""Seconds between two, as often as Prometheus asks by default."""
+"""Minimum seconds between two censuses: the default scrape interval of Prometheus."""
 SHARE = 50
-"""Times as long as it took nobody takes another."""
+"""No census is taken for this many times the duration of the last one."""
 TELL_EVERY = 300.0
 TIME_LIMIT = 5.0
-"""Seconds after which it is cut off, to be tried again after SHARE times as long: scanners run in the same thread."""
+"""Seconds after which a census is cancelled, because scanners run in the same thread. The next one is due SHARE
+times as much later."""
 
 
 class CensusTaker:
-    """Takes one, if nobody has for long enough. For one thread."""
+    """Takes a census if one is due. For one thread."""
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
-        self._store, self._said, self._clock = store, Seldom(log, TELL_EVERY), clock
-        self._look_at = float("-inf")
+        self._store, self._seldom, self._clock = store, Seldom(log, TELL_EVERY), clock
+        self._next_check_at = float("-inf")
 
     def take_if_due(self) -> bool:
-        """Whether it was taken. Asks the database once in EVERY seconds. Does not raise for one that is away."""
-        if self._clock() < self._look_at:
+        """Take the census if it is due. Return whether it was taken.
+
+        Asks the database at most once in EVERY seconds. Does not raise if the database is unavailable.
+        """
+        if self._clock() < self._next_check_at:
             return False
-        self._look_at = self._clock() + EVERY
+        self._next_check_at = self._clock() + EVERY
         try:
             with time_limit(TIME_LIMIT):
                 return self._take()
         except StoreError as error:
-            self._said.warning("no census (%s): processes are not told by type", in_a_line(error))
+            self._seldom.warning("no census (%s): processes are not told by type", in_a_line(error))
             return False
 
     def _take(self) -> bool:
-        # Cut off, or killed in the middle, it was too much, perhaps: the next one waits for long.
-        begun = self._store.censuses.begin(SHARE * TIME_LIMIT)
-        if begun is None:
+        # If the census is cancelled or the worker dies, the lease keeps others from repeating a census that is too
+        # expensive.
+        lease_expiry = self._store.censuses.begin(SHARE * TIME_LIMIT)
+        if lease_expiry is None:
             return False
-        began = self._clock()
+        started = self._clock()
         lines = self._store.censuses.count()
-        took = self._clock() - began
-        census = Census(id=THE_ONE, seconds=took, processes=lines)
-        return self._store.censuses.save(census, begun, max(EVERY, SHARE * took))
+        duration = self._clock() - started
+        census = Census(id=THE_ONE, seconds=duration, processes=lines)
+        return self._store.censuses.save(census, lease_expiry, max(EVERY, SHARE * duration))

@@ -1,6 +1,7 @@
-"""The Schedule scanner: schedules that have a slot due, or wait for the end of an instance.
+"""The Schedule scanner: starts due occurrences of schedules, and checks instances that schedules wait for.
 
-Each look is one slot (`engine.start.occurrences`): a schedule with more of them due is found again by the same run.
+Each look at a schedule handles one occurrence (`engine.start.occurrences`). A schedule with more due occurrences is
+found again by the same run.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ from recovery.schedule import damage_of
 from recovery.schedule.judge import MAX_AHEAD
 
 AHEAD = 2 * MAX_AHEAD.total_seconds()
-"""Seconds from now beyond which no deadline is written: twice as far, because a deadline is counted from a moment that
-was read a little earlier."""
+"""Maximum seconds between now and any stored deadline. Twice MAX_AHEAD, because a deadline is computed from a time
+that was read slightly earlier."""
 
 
 class ScheduleScanner(Scanner[Schedule]):
-    """Looks at schedules whose deadline is past. `keys` are those of the application's process types: of others no key
-    can be told."""
+    """Looks at schedules whose deadline is past.
+
+    `keys` are the key functions of the application's process types. Schedules of other types are skipped, because their
+    keys can't be computed.
+    """
 
     name = "schedules"
     page = 100
@@ -34,10 +38,10 @@ class ScheduleScanner(Scanner[Schedule]):
         self._keys = keys or Keys({})
 
     def find(self) -> Page[Schedule]:
-        found = self.resources.store.schedules.to_look_at(self.page, AHEAD, self._keys.process_types)
-        damaged = {one.id: damage for one in found.records if (damage := damage_of(one)) is not None}
-        sound = [one for one in found.records if one.id not in damaged]
-        return Page(sound, [*found.damaged, *damaged.values()])
+        schedules = self.resources.store.schedules.to_look_at(self.page, AHEAD, self._keys.process_types)
+        damaged = {schedule.id: damage for schedule in schedules.records if (damage := damage_of(schedule)) is not None}
+        sound = [schedule for schedule in schedules.records if schedule.id not in damaged]
+        return Page(sound, [*schedules.damaged, *damaged.values()])
 
     def key(self, item: Schedule) -> str:
         return item.id
@@ -46,18 +50,18 @@ class ScheduleScanner(Scanner[Schedule]):
         self.resources.store.schedules.postpone(record, self.resources.settings.idle_timeout, AHEAD)
 
     def is_last(self, page: Page[Schedule]) -> bool:
-        return not page  # until none is due: each look is one slot
+        return not page  # until none is due, because each look handles one occurrence
 
     def judge(self, _page: Page[Schedule]) -> Diagnosis:
-        """Nothing: what a schedule is to do is no repair of records."""
+        """Return no findings: starting an occurrence is not a repair."""
         return Diagnosis([], Surroundings(now=self.resources.store.now()))
 
     def _look_at(self, page: Page[Schedule]) -> Done:
-        return +Counter({Rule.DUE: for_each(page.items, self._one, self.key, self.postpone)})
+        return +Counter({Rule.DUE: for_each(page.items, self._look_at_schedule, self.key, self.postpone)})
 
-    def _one(self, schedule: Schedule) -> bool:
+    def _look_at_schedule(self, schedule: Schedule) -> bool:
         look_at(self.resources, schedule, self._keys, order)
-        return True  # whoever was first: it has moved on
+        return True  # another worker may have been first, but the schedule has moved on
 
     def postpone_healthy(self, page: Sequence[Schedule]) -> None:
-        """Each look has moved its own."""
+        """Do nothing: each look has moved the deadline of its schedule."""

@@ -1,7 +1,7 @@
 """The Graph scanner and the Process scanner: processes in which nothing has changed for long.
 
-Both look at whole processes with the same rules; they differ in whose deadline brought them there. What is
-healthy is looked at again when it is twice as old.
+Both judge whole processes by the same rules. They differ in whose deadline they check. A healthy process is checked
+again when it is twice as old.
 """
 
 from __future__ import annotations
@@ -26,11 +26,16 @@ class _WholeProcesses(Scanner[Snapshot]):
         return item.process_id
 
     def read(self, process_ids: Sequence[Any]) -> Page[Snapshot]:
-        """The first of these processes, as many as may be held in memory at once."""
+        """Read the first of these processes, as many as fit into memory.
+
+        Ids that are not texts are returned as damage.
+        """
         store = self.resources.store
-        ids = [one for one in process_ids if isinstance(one, str)]
-        others = (one for one in process_ids if not isinstance(one, str))
-        damaged = [DamagedRecord(one, f"{one!r:.100}: an id that is no text") for one in others]
+        ids = [process_id for process_id in process_ids if isinstance(process_id, str)]
+        invalid_ids = (process_id for process_id in process_ids if not isinstance(process_id, str))
+        damaged = [
+            DamagedRecord(process_id, f"{process_id!r:.100}: an id that is no text") for process_id in invalid_ids
+        ]
         reading = next(readings(store, ids), None)
         if reading is None:
             return Page(damaged=damaged)
@@ -48,39 +53,45 @@ class GraphScanner(_WholeProcesses):
 
     def __init__(self, resources: Resources, outbox: Outbox) -> None:
         super().__init__(resources, outbox)
-        self._wrong = set[str]()
+        self._with_findings = set[str]()
 
     def find(self) -> Page[Snapshot]:
-        self._wrong.clear()
+        self._with_findings.clear()
         return self.read(self.resources.store.graphs.overdue(self.page))
 
     def judge(self, page: Page[Snapshot]) -> Diagnosis:
-        found = super().judge(page)
-        self._wrong |= {finding.process_id for finding in found.findings}
-        return found
+        diagnosis = super().judge(page)
+        self._with_findings |= {finding.process_id for finding in diagnosis.findings}
+        return diagnosis
 
     def postpone(self, record: Any) -> None:
         resources = self.resources
         resources.store.graphs.postpone(_process_of(record), resources.settings.idle_timeout)
 
     def postpone_healthy(self, page: Sequence[Snapshot]) -> None:
-        # One that was just repaired may go on from there: it is looked at once more.
-        over = [one.process_id for one in page if _over(one) and one.process_id not in self._wrong]
-        if over:
-            self.resources.store.clear_graph_deadlines(over, overdue=True)
+        # A process that was just repaired may continue, so its graph keeps a deadline for one more check.
+        at_rest = [
+            snapshot.process_id
+            for snapshot in page
+            if _is_at_rest(snapshot) and snapshot.process_id not in self._with_findings
+        ]
+        if at_rest:
+            self.resources.store.clear_graph_deadlines(at_rest, overdue=True)
         self.resources.store.graphs.postpone_idle([snapshot.process_id for snapshot in page])
 
 
 class ProcessScanner(_WholeProcesses):
-    """Looks at processes whose own deadline is past: after a start, and rarely from then on."""
+    """Looks at processes whose own deadline is past: once after the start, and rarely after that."""
 
     name = "processes"
 
     def find(self) -> Page[Snapshot]:
         store = self.resources.store
-        odd = store.processes.without_deadline(self.page)
-        overdue = store.processes.overdue(self.page - len(odd)) if len(odd) < self.page else []
-        return self.read([*odd, *overdue])
+        without_deadline = store.processes.without_deadline(self.page)
+        overdue = (
+            store.processes.overdue(self.page - len(without_deadline)) if len(without_deadline) < self.page else []
+        )
+        return self.read([*without_deadline, *overdue])
 
     def postpone(self, record: Any) -> None:
         resources = self.resources
@@ -96,9 +107,11 @@ def _process_of(record: Any) -> Any:
     return split_record_id(record)[0] if isinstance(record, str) else record
 
 
-def _over(snapshot: Snapshot) -> bool:
-    """Whether a process has ended and nothing of it is under way any more. The graph of an aborted one is brought to
-    rest by its abort, last of all."""
+def _is_at_rest(snapshot: Snapshot) -> bool:
+    """Return whether a process has ended and no decision of it has a deadline.
+
+    False for an aborted process, because its abort clears the deadline of the graph as its last step.
+    """
     if snapshot.process is None or snapshot.process.state in (ProcessState.RUNNING, ProcessState.ABORTED):
         return False
     return not any(decision.recovery_time for decision in snapshot.decisions.values())

@@ -1,9 +1,8 @@
-"""The Worker scanner: workers that are gone, and what they had claimed.
+"""The Worker scanner: removes workers that are gone, and releases the tasks that they had claimed.
 
-A worker is gone if it was seen to be silent for longer than it may, or if a worker of the same host sees that its
-process is. Its claims are requeued at once, without waiting for their own deadlines (WORKER_LOST), what it had finished
-is applied, and what it had leased of operators' operations others may take. Only then is its record removed: cut off in
-between, the next scan goes on.
+A worker is gone if it was observed to be silent for too long, or if a worker on the same host sees that its process
+ended. Its claims are requeued at once (WORKER_LOST), its finished tasks are applied, and its leases of operations'
+ranges end. Only then is its record removed. If this is interrupted, the next scan continues.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from recovery.scan.scanner import Page, Scanner
 
 
 class WorkerScanner(Scanner[Worker]):
-    """Looks at workers that have been silent for longer than they may.
+    """Looks at workers that have been silent for too long.
 
-    `silent` tells which, and the deadlines that stand in their records. Who tells it watched them for a whole heartbeat
-    timeout by a clock of its own, up and served by the database: until then silence proves nothing, since the database
-    may have been away for all, or its clock may have stepped.
+    `silent` returns their ids and the deadlines in their records. The caller must have watched them for a whole
+    heartbeat timeout by a monotonic clock while the database was available. Silence alone proves nothing, because the
+    database may have been unavailable for all workers, or its clock may have stepped.
     """
 
     name = "workers"
@@ -40,14 +39,17 @@ class WorkerScanner(Scanner[Worker]):
         silent = dict(list(self._silent().items())[: self.page])
         if not silent:
             return Page()
-        began = time.monotonic()
-        found = self.resources.store.workers.unchanged(silent)
-        # The query itself may have waited for a new primary, while all others waited too: ask again.
-        slow = time.monotonic() - began > self.resources.settings.heartbeat_interval
-        still = self._silent()
-        if slow:
+        started = time.monotonic()
+        workers = self.resources.store.workers.unchanged(silent)
+        # The query may have waited for a new primary, during which no worker could send a heartbeat. Ask again later.
+        was_slow = time.monotonic() - started > self.resources.settings.heartbeat_interval
+        still_silent = self._silent()
+        if was_slow:
             return Page()
-        return Page([w for w in found.records if w.id in still], [d for d in found.damaged if d.record in still])
+        return Page(
+            [worker for worker in workers.records if worker.id in still_silent],
+            [damage for damage in workers.damaged if damage.record in still_silent],
+        )
 
     def key(self, item: Worker) -> str:
         return item.id
@@ -55,27 +57,36 @@ class WorkerScanner(Scanner[Worker]):
     def postpone(self, record: Any) -> None:
         if isinstance(record, str):
             rescue(self.resources, self.repairer, [record])
-        self.resources.store.workers.remove([record])  # a living one writes it anew with its next heartbeat
+        self.resources.store.workers.remove([record])  # a live worker writes it again with its next heartbeat
 
     def judge(self, page: Page[Worker]) -> Diagnosis:
         return _claims(self.resources, [worker.id for worker in page.items])
 
     def postpone_healthy(self, page: Sequence[Worker]) -> None:
-        def forgotten(count: int) -> None:
+        def count_removed(count: int) -> None:
             metrics.WORKERS_LOST.inc(count)
             if count:
                 self.resources.store.scanners.lost([worker.name for worker in page])
 
-        rescue(self.resources, self.repairer, [worker.id for worker in page], forgotten)
+        rescue(self.resources, self.repairer, [worker.id for worker in page], count_removed)
 
 
 def rescue(
     resources: Resources, repairer: Repairer, lost: Sequence[str], forgotten: Callable[[int], object] | None = None
 ) -> Done:
-    """Take everything from workers that are gone, page by page, then forget them. `forgotten` is told how many had a
-    record."""
+    """Requeue or apply all claims of workers that are gone, page by page, then remove the workers.
+
+    Args:
+        resources: The servers and settings.
+        repairer: Repairs the claims.
+        lost: Ids of the workers.
+        forgotten: Called with the number of removed records.
+
+    Returns:
+        The number of repairs by rule.
+    """
     done: Done = Counter()
-    before: set[str] = set()
+    previous: set[str] = set()
     _free_operations(resources, lost)
     while lost:
         claims = _claims(resources, lost)
@@ -84,20 +95,22 @@ def rescue(
             if forgotten is not None:
                 forgotten(removed)
             break
-        if (found := {finding.record for finding in claims.findings}) == before:
-            break  # what is left waits for something else, such as a parent's apply; its deadline stands
-        before = found
+        if (records := {finding.record for finding in claims.findings}) == previous:
+            break  # the rest waits for something else, such as a parent's apply, and has its own deadline
+        previous = records
         done += repairer.repair(claims.findings, claims.around).done
     return done
 
 
-def _free_operations(resources: Resources, lost: Sequence[str]) -> None:
-    """Let others take the ranges of operations that these workers had leased, without waiting for the leases' end."""
-    if lost and (at_work := resources.store.operations.at_work()):
-        resources.store.operation_ranges.take_back([operation.id for operation in at_work], lost)
+def _free_operations(resources: Resources, worker_ids: Sequence[str]) -> None:
+    """End the leases that these workers have on ranges of operations, so that others need not wait for their expiry."""
+    if worker_ids and (active_operations := resources.store.operations.at_work()):
+        resources.store.operation_ranges.take_back([operation.id for operation in active_operations], worker_ids)
 
 
-def _claims(resources: Resources, lost: Sequence[str]) -> Diagnosis:
-    held = resources.store.decisions.held_by(lost, resources.settings.scan_batch)
-    around = look_around(resources, lost_workers=lost)
-    return Diagnosis([f for decision in held if (f := judge_decision(decision, around))], around)
+def _claims(resources: Resources, worker_ids: Sequence[str]) -> Diagnosis:
+    decisions = resources.store.decisions.held_by(worker_ids, resources.settings.scan_batch)
+    surroundings = look_around(resources, lost_workers=worker_ids)
+    return Diagnosis(
+        [finding for decision in decisions if (finding := judge_decision(decision, surroundings))], surroundings
+    )

@@ -1,7 +1,7 @@
-"""The Decision scanner: decisions whose deadline is past, live ones that lack a deadline, and lost messages.
+"""The Decision scanner: overdue decisions, live decisions without a deadline, and lost messages.
 
 Rules: WORK_TIMEOUT, TASK_TIMEOUT, DUE, MESSAGE_LOST (NO_ACTORS, ACTORS_LAG), DECISION_NOT_APPLIED, DEADLINE_MISSING,
-RECORD_DAMAGED; and ABORT_CUT_OFF of what is live and of an aborted process.
+RECORD_DAMAGED, and ABORT_CUT_OFF for live decisions of aborted processes.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from recovery.store.record_reading import Read
 Item = TypeVar("Item")
 
 RECENT_SECONDS = 10.0
-"""Seconds for which a decision counts as having fallen overdue just now: longer than from one run to the next."""
+"""Seconds for which a decision counts as recently overdue: longer than the time between two runs."""
 
 
 class PageKind(StrEnum):
     """A kind of pages."""
 
     LONGEST = "longest"
-    """Decisions that are overdue longest."""
+    """Decisions that have been overdue longest."""
     LOST = "lost"
     """Queued decisions that lost their message, whatever their deadline."""
     RECENT = "recent"
-    """Decisions that fell overdue within the last RECENT_SECONDS."""
+    """Decisions that became overdue within the last RECENT_SECONDS."""
 
 
 class DecisionScanner(Scanner[Decision]):
-    """Looks at overdue decisions and lost messages, a page of `scan_batch` at a time.
+    """Looks at overdue decisions and lost messages, in pages of `scan_batch`.
 
-    The kinds of pages (`PageKind`) take turns. Decisions that fell overdue just now are few, and would otherwise wait
-    until an older storm is worked off. A run that follows one that ended for its time begins with the next turn. While
-    one page is repaired, the next one is read and judged.
+    Pages of the kinds in `PageKind` alternate. Recently overdue decisions are few, and would otherwise wait until an
+    older backlog is done. If a run ends because of its time limit, the next run begins with the next kind. While one
+    page is repaired, the next page is read and judged.
 
     A decision that stays overdue after its repair, because its records are damaged or another program wrote it, is
-    postponed. Otherwise a page of them would hide all others.
+    postponed. Otherwise a page of such decisions would hide all others.
     """
 
     name = "decisions"
@@ -59,14 +59,14 @@ class DecisionScanner(Scanner[Decision]):
         self.page = resources.settings.scan_batch
         self._lost = LostMessages(resources, redis_loss=self.repairer.redis_loss)
         self._turns = deque(PageKind)
-        """The next run begins with the first."""
+        """Kinds of pages in order. The next run begins with the first."""
         self._reached: datetime | None = None
-        """The deadline up to which the longest overdue were read in this run."""
-        self._seen_filling: set[str] = set()
+        """The deadline up to which this run has read the decisions that are overdue longest."""
+        self._checked_queues: set[str] = set()
         self._pages: Iterator[Page[Decision]] = iter(())
 
     def run_once(self, seconds: float = MAX_SECONDS) -> ScanResult:
-        self._seen_filling = set()
+        self._checked_queues = set()
         with closing(self._all_pages()) as self._pages:
             result = super().run_once(seconds)
         self._lost.ended(well=result.error is None)
@@ -76,38 +76,43 @@ class DecisionScanner(Scanner[Decision]):
         return next(self._pages, Page())
 
     def _all_pages(self) -> Generator[Page[Decision]]:
-        """Yield the pages of a run. What lacks a deadline comes first: it is stamped then, and overdue."""
-        while lacking := self.resources.store.decisions.without_deadline(self.page):
-            yield Page(lacking.records, lacking.damaged, more=True)
-            if len(lacking) < self.page:
+        """Yield the pages of a run.
+
+        Decisions without a deadline come first, because they are stamped and then overdue.
+        """
+        while without_deadline := self.resources.store.decisions.without_deadline(self.page):
+            yield Page(without_deadline.records, without_deadline.damaged, more=True)
+            if len(without_deadline) < self.page:
                 break
         yield from prefetched(self._by_turns())
 
     def _by_turns(self) -> Iterator[Page[Decision]]:
-        """Yield pages of each kind, judged, by turns. There is one query of each kind, so decisions that fall overdue
-        meanwhile are for the next run."""
+        """Yield judged pages, alternating between the kinds.
+
+        There is one query per kind, so decisions that become overdue meanwhile are left for the next run.
+        """
         sources: dict[PageKind, Iterator[Read[Decision]]] = {
             PageKind.LONGEST: self.resources.store.decisions.overdue_pages(self.page),
             PageKind.LOST: self._lost.pages(self.page),
             PageKind.RECENT: self._just_overdue(),
         }
-        turns, being_repaired = deque(self._turns), frozenset[str]()
+        kinds, previous_ids = deque(self._turns), frozenset[str]()
         self._reached = None
-        while turns:
-            turn = turns.popleft()
-            found: Read[Decision] = next(sources[turn], Read())
-            new = [one for one in found.records if one.id not in being_repaired]
-            if turn is PageKind.LONGEST:
-                self._reached = found.records[-1].recovery_time if found.records else None
-                if len(found) < self.page and PageKind.RECENT in turns:
-                    turns.remove(PageKind.RECENT)  # they were among these
-            # RECENT ends where it reads what LONGEST has read.
-            if len(found) and (turn is not PageKind.RECENT or 2 * len(new) > len(found)):
-                turns.append(turn)
-            if new or found.damaged:
-                being_repaired = frozenset(one.id for one in found.records)
-                yield self._judged(Page(new, found.damaged, more=True))
-                while self._turns[-1] is not turn:  # the page was taken: the turn is over
+        while kinds:
+            kind = kinds.popleft()
+            decisions: Read[Decision] = next(sources[kind], Read())
+            unseen = [decision for decision in decisions.records if decision.id not in previous_ids]
+            if kind is PageKind.LONGEST:
+                self._reached = decisions.records[-1].recovery_time if decisions.records else None
+                if len(decisions) < self.page and PageKind.RECENT in kinds:
+                    kinds.remove(PageKind.RECENT)  # the page of LONGEST contains them
+            # RECENT ends once at least half of its page was in the previous page, which is one of LONGEST.
+            if len(decisions) and (kind is not PageKind.RECENT or 2 * len(unseen) > len(decisions)):
+                kinds.append(kind)
+            if unseen or decisions.damaged:
+                previous_ids = frozenset(decision.id for decision in decisions.records)
+                yield self._judged(Page(unseen, decisions.damaged, more=True))
+                while self._turns[-1] is not kind:  # the caller took the page, so this kind's turn is over
                     self._turns.rotate(-1)
 
     def _just_overdue(self) -> Iterator[Read[Decision]]:
@@ -117,7 +122,7 @@ class DecisionScanner(Scanner[Decision]):
     def _judged(self, page: Page[Decision]) -> Page[Decision]:
         try:
             return replace(page, diagnosis=self.judge(page)) if page.items else page
-        except SPOILT:  # whoever repairs the page judges them one by one
+        except SPOILT:  # the scanner judges them one by one when it repairs the page
             return page
 
     def key(self, item: Decision) -> str:
@@ -129,25 +134,29 @@ class DecisionScanner(Scanner[Decision]):
     def judge(self, page: Page[Decision]) -> Diagnosis:
         decisions = page.items
         queues = {decision.actor for decision in decisions if decision.state is DecisionState.QUEUED}
-        # What is requeued for another reason fills its queue as well: that is looked at before, once a run.
-        filling = {decision.actor for decision in decisions} - self._seen_filling
-        self._seen_filling |= filling
-        around = look_around(self.resources, queues=queues | filling, looks_again=True)
+        # Requeues for other reasons fill queues too, so the state of these queues is read first, once per run.
+        newly_checked = {decision.actor for decision in decisions} - self._checked_queues
+        self._checked_queues |= newly_checked
+        surroundings = look_around(self.resources, queues=queues | newly_checked, looks_again=True)
         aborted = self.resources.store.processes.aborted({decision.process_id for decision in decisions})
-        over = {one.process_id: of_aborted(one) for one in decisions if one.process_id in aborted}
-        found = (judge_decision(one, around) for one in decisions if one.process_id not in aborted)
-        return Diagnosis([*over.values(), *filter(None, found)], around)
+        findings_of_aborted = {
+            decision.process_id: of_aborted(decision) for decision in decisions if decision.process_id in aborted
+        }
+        findings = (
+            judge_decision(decision, surroundings) for decision in decisions if decision.process_id not in aborted
+        )
+        return Diagnosis([*findings_of_aborted.values(), *filter(None, findings)], surroundings)
 
     def postpone_healthy(self, page: Sequence[Decision]) -> None:
-        # While a page is not full, nothing stands in another's way.
+        # If the page is not full, it hides no other decision.
         if len(page) >= self.page:
             self.resources.store.task_deadlines.postpone_idle([decision.id for decision in page])
 
 
 def prefetched(pages: Iterator[Item]) -> Generator[Item]:
-    """Yield these pages. While the caller is at work on one, another thread reads the next."""
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="prefetch") as thread:
-        coming = thread.submit(next, pages, None)
-        while (page := coming.result()) is not None:
-            coming = thread.submit(next, pages, None)
+    """Yield these pages. While the caller handles one page, another thread reads the next."""
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="prefetch") as executor:
+        next_page = executor.submit(next, pages, None)
+        while (page := next_page.result()) is not None:
+            next_page = executor.submit(next, pages, None)
             yield page

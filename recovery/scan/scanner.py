@@ -1,11 +1,11 @@
-"""The skeleton of every scanner: find a page → judge it → act → a named result; again while pages are full.
+"""The skeleton of all scanners: find a page, judge it, repair it, and repeat while pages are full.
 
-A scanner takes no lock: any number may run at once, since what one of them acts on no longer matches for the others.
-Several are no faster than one, and slower if they are at work on the same records. So a scanner ends its run after a
-full page most of which others have requeued. The others go on, and with the next nudge it tries again.
+Scanners take no lock. Any number may run at once, because records that one scanner has repaired no longer match for the
+others. Several scanners on the same records are slower than one, so a scanner ends its run after a full page of which
+others have requeued most tasks. It tries again with the next nudge.
 
-After a run that ended for its time a scanner keeps what its last pages were. `run_once` does not raise for servers that
-are away: the next nudge comes, and what was overdue stays so.
+After a run that ended because of its time limit, a scanner remembers its last pages. `run_once` does not raise if a
+server is unavailable: records stay overdue, and the next nudge comes.
 
 Metrics: recovery_scan_seconds, recovery_scans, both by scanner.
 """
@@ -34,12 +34,12 @@ log = logging.getLogger(__name__)
 Item = TypeVar("Item")
 
 MAX_SECONDS = 20.0
-"""After so long a scan ends, so that its result is seen; the next nudge goes on."""
+"""Maximum seconds of a scan. After it the result is reported, and the next nudge continues."""
 
 
 @dataclass(slots=True)
 class ScanResult:
-    """What a scan did."""
+    """The result of a scan."""
 
     scanner: str
     looked_at: int = 0
@@ -47,68 +47,68 @@ class ScanResult:
     seconds: float = 0.0
     error: str | None = None
     more: bool = False
-    """Whether it ended for its time: there is more to do."""
+    """Whether the scan ended because of its time limit, with more to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Item]):
-    """What a scanner looks at together: what could be read, and why not of the rest."""
+    """A page of records that a scanner judges together: the readable ones and the damage of the others."""
 
     items: Sequence[Item] = ()
     damaged: Sequence[DamagedRecord] = ()
     begun_at: datetime | None = None
-    """When it was begun to read them, where that took long enough to count."""
+    """When reading began, if reading takes long enough to matter."""
     more: bool = False
-    """Whether others were found and not read."""
+    """Whether more records were found than read."""
     diagnosis: Diagnosis | None = None
-    """What is wrong with the items, where it was judged as they were read."""
+    """The findings on the items, if they were judged when they were read."""
 
     def __len__(self) -> int:
         return len(self.items) + len(self.damaged)
 
 
 class Scanner(ABC, Generic[Item]):
-    """Finds overdue records of one kind and repairs what is wrong."""
+    """Finds overdue records of one kind and repairs them."""
 
     name: str
     page: int
     repairs_move_deadlines = False
-    """Whether a repair moves its record's deadline, and each record has one repair at the most: a page of as many
-    repairs as records has nothing healthy in it."""
+    """Whether a repair moves the deadline of its record, and each record has at most one repair. Then a page with as
+    many repairs as records contains nothing healthy."""
 
     def __init__(self, resources: Resources, outbox: Outbox) -> None:
         self.resources = resources
         self.repairer = Repairer(resources, outbox)
-        # Of two, since a scanner may look at one end of what is overdue and at the other by turns.
+        # The last two pages, because a scanner may alternate between the oldest and the newest overdue records.
         self._recent: deque[set[str]] = deque(maxlen=2)
-        self._goes_on = self._is_outrun = False
+        self._continues = self._is_outrun = False
 
     @abstractmethod
     def find(self) -> Page[Item]:
-        """The next page of records whose deadline is past, the longest first; empty after the last one."""
+        """Return the next page of overdue records, the longest overdue first; an empty page after the last."""
 
     @abstractmethod
     def judge(self, page: Page[Item]) -> Diagnosis:
-        """What is wrong with those that could be read."""
+        """Return the findings on the readable records of a page."""
 
     @abstractmethod
     def key(self, item: Item) -> str:
-        """The id of what is looked at."""
+        """Return the id of an item."""
 
     def is_last(self, page: Page[Item]) -> bool:
-        """Whether nothing was overdue but this page."""
+        """Return whether no other record was overdue when this page was read."""
         return len(page) < self.page and not page.more
 
     def postpone_healthy(self, page: Sequence[Item]) -> None:
-        """Move the deadlines of what needed no repair; by default there is nothing to move."""
+        """Move the deadlines of items that needed no repair. By default, does nothing."""
 
     def postpone(self, record: Any) -> None:
         """Move the deadline of a record that can't be read, or of its process."""
 
     def run_once(self, seconds: float = MAX_SECONDS) -> ScanResult:
-        """Scan for about `seconds` seconds, or until `_is_over`."""
-        began, result = time.perf_counter(), ScanResult(self.name)
-        if not self._goes_on:
+        """Scan for at most about `seconds` seconds. Return the result; errors of servers are part of it."""
+        started, result = time.perf_counter(), ScanResult(self.name)
+        if not self._continues:
             self._recent.clear()
         try:
             while page := self.find():
@@ -120,28 +120,31 @@ class Scanner(ABC, Generic[Item]):
                     self.postpone_healthy(page.items)
                 if self._is_over(page, done):
                     break
-                result.more = time.perf_counter() - began > seconds
+                result.more = time.perf_counter() - started > seconds
                 if result.more:
                     break
-        except (StoreError, BrokerError, DamagedRecord) as caught:
-            result.error = in_a_line(caught)
+        except (StoreError, BrokerError, DamagedRecord) as error:
+            result.error = in_a_line(error)
             log.warning("%s scan cut off (%s); the next nudge goes on", self.name, result.error)
-            if isinstance(caught, IndexMissing):
-                self._index_again()
-        self._goes_on, result.seconds = result.more, time.perf_counter() - began
+            if isinstance(error, IndexMissing):
+                self._create_indexes()
+        self._continues, result.seconds = result.more, time.perf_counter() - started
         return self._counted(result)
 
     def look_past(self) -> ScanResult:
-        """A run that asks nothing: somebody has seen that nothing is overdue."""
-        self._goes_on = False
+        """Return an empty result without a query, because the caller knows that nothing is overdue."""
+        self._continues = False
         return self._counted(ScanResult(self.name))
 
     def _is_over(self, page: Page[Item], done: Done) -> bool:
-        """Whether nothing is overdue behind this page, or another scanner is at work on the same records, or the page
-        brings nothing new and nothing could be done about it."""
+        """Return whether the run should end after this page.
+
+        It ends if nothing else is overdue, if other scanners work on the same records, or if the page repeats a recent
+        one without any repair.
+        """
         if self.is_last(page) or (self._is_outrun and len(page) >= self.page):
             return True
-        ids = {self.key(item) for item in page.items} | {repr(one.record) for one in page.damaged}
+        ids = {self.key(item) for item in page.items} | {repr(damage.record) for damage in page.damaged}
         if ids in self._recent and not done:
             log.warning("%s scan: %d overdue records can't be repaired, first %s", self.name, len(page), min(ids))
             return True
@@ -154,7 +157,7 @@ class Scanner(ABC, Generic[Item]):
         return result
 
     def _look_at(self, page: Page[Item]) -> Done:
-        """Judge a page and repair it. Where a record has something in it that nobody can work with, one by one."""
+        """Judge a page and repair it. If a record raises, judge and repair the records one by one."""
         if not page.items:
             return Counter()
         try:
@@ -174,7 +177,7 @@ class Scanner(ABC, Generic[Item]):
         return done
 
     def _mend(self, damaged: Sequence[DamagedRecord]) -> Done:
-        """What of these can be mended is; the others are told, and postponed, and hold up nobody."""
+        """Mend damaged records if possible. Log and postpone the others, so that they do not block any."""
         done: Done = Counter()
         for damage in damaged:
             mended: Done = Counter()
@@ -191,9 +194,9 @@ class Scanner(ABC, Generic[Item]):
         metrics.DAMAGED.inc()
         self.postpone(damage.record)
 
-    def _index_again(self) -> None:
+    def _create_indexes(self) -> None:
         try:
             self.resources.store.layout.create()
-            log.warning("indexes were missing, and were made again")
+            log.warning("missing indexes were created again")
         except (StoreError, ServerRefused) as error:
-            log.warning("indexes are missing, and could not be made again (%s)", error)
+            log.warning("missing indexes could not be created again (%s)", error)

@@ -1,10 +1,10 @@
-"""Ranges of processes gone through in key order, for whoever has to look at all of them.
+"""Survey: examine ranges of processes in key order.
 
-The scanners see what is overdue; a survey sees everything, also what lost its deadline or never had one, and so tells
-that nothing is forgotten. `plan` cuts the process ids into ranges that are even in volume. `read` goes through a range
-and passes over what is plainly at rest, `outline` runs the scanners' rules on the little that was read of the others,
-and `examine` runs them again on the suspects, read whole. A process's records are neighbours in every collection, so
-ranges need nothing of each other, wherever each is surveyed.
+Scanners see overdue records only. A survey sees all records, including those without a deadline, and so proves that
+nothing is forgotten. `plan` cuts the process ids into ranges of even volume. `read` reads a range and skips processes
+that are plainly at rest. `outline` runs the scanners' rules on outlines of the others, and `examine` runs them again on
+suspects that are read completely. Ranges are independent of each other, because the records of a process are neighbours
+in every collection.
 """
 
 from recovery.survey.examine import Look, without_collector, wrong_in

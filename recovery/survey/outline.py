@@ -1,9 +1,9 @@
-"""From an outline to a snapshot good enough to suspect: only what is live is read in full.
+"""Judge processes by outlines, to find suspects. Only live decisions are read completely.
 
-Most decisions of a running process are over too. Of those, and of what waits, rules ask for nothing but the
-state and the children, which the outline has. So a healthy running process costs a read of a handful of
-decisions, by key and many processes at once. What comes of it is a suspicion, unless it is of single tasks
-alone: a finding that is reported or repaired is made from a snapshot that was read whole.
+Most decisions of a running process are finished. Of finished and waiting decisions, rules need only the state and the
+children, which the outline has. So a healthy running process costs a read of a few decisions, by key and for many
+processes at once. The result is a suspicion, except for findings on single tasks: findings that are reported or
+repaired are made from snapshots that were read completely.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ NOT_READ = ""
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is read of a page of outlines besides."""
+    """Functions that read additional data for a page of outlines."""
 
     decisions: Callable[[Sequence[str]], Read[Decision]]
-    """Decisions in full, by key."""
+    """Reads decisions completely, by id."""
     tasks: Callable[[Sequence[str]], Mapping[str, Sequence[str]]]
-    """{process: its tasks that have a Task record}."""
+    """Reads the names of tasks with a Task record, by process id."""
     listed: Callable[[Sequence[str]], Mapping[str, Mapping[str, float]]]
-    """What broken processes are listed for."""
+    """Reads the tasks that broken processes are listed for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Besides:
-    """What was read."""
+    """The additional data of a page of outlines."""
 
     live: Mapping[str, Decision]
     tasks: Mapping[str, Sequence[str]]
@@ -48,78 +48,81 @@ class Besides:
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """What outlines show."""
+    """The result of judging outlines."""
 
     certain: list[tuple[Snapshot, list[Finding]]]
-    """Processes with nothing but findings on single tasks, whose decisions were read in full and after all else: what
-    such a decision shows was so when its process was read as running."""
+    """Processes with findings on single tasks only. Their decisions were read completely and after everything else,
+    so the findings were true while the process was running."""
     suspects: list[str]
-    """Ids of the others on which a rule finds something, or that can't be read in part: to be read whole."""
+    """Ids of other processes with findings, or that can't be read in part. They must be read completely."""
 
 
 def suspect(outlines: Sequence[Outline], around: Surroundings, source: Source) -> Suspicion:
-    """Judge processes in outline."""
+    """Judge processes by their outlines."""
     ids = [outline.process["_id"] for outline in outlines]
     broken = [outline.process["_id"] for outline in outlines if outline.process.get("state") == BROKEN]
-    found = source.decisions([key for outline in outlines for key in live_keys(outline)])
-    damaged = {split_record_id(damage.record)[0] for damage in found.damaged}
-    live = {decision.id: decision for decision in found.records}
-    besides = Besides(live, source.tasks(ids), source.listed(broken) if broken else {})
-    told = Suspicion([], [])
+    decisions = source.decisions([key for outline in outlines for key in live_keys(outline)])
+    damaged = {split_record_id(damage.record)[0] for damage in decisions.damaged}
+    live = {decision.id: decision for decision in decisions.records}
+    additional = Besides(live, source.tasks(ids), source.listed(broken) if broken else {})
+    suspicion = Suspicion([], [])
     for outline in outlines:
         process_id = outline.process["_id"]
         if process_id in damaged:
-            told.suspects.append(process_id)
+            suspicion.suspects.append(process_id)
             continue
         try:
-            snapshot = to_snapshot(outline, besides)
+            snapshot = to_snapshot(outline, additional)
             findings = judge_process(snapshot, around)
-        except SPOILT:  # of documents that nobody decoded, or by what no rule can compare
-            told.suspects.append(process_id)
+        except SPOILT:  # raw documents may hold values that can't be decoded or compared
+            suspicion.suspects.append(process_id)
             continue
-        if findings and all(one.rule in OF_SINGLE_TASKS for one in findings):
-            told.certain.append((snapshot, list(findings)))
+        if findings and all(finding.rule in OF_SINGLE_TASKS for finding in findings):
+            suspicion.certain.append((snapshot, list(findings)))
         elif findings:
-            told.suspects.append(process_id)
-    return told
+            suspicion.suspects.append(process_id)
+    return suspicion
 
 
 def live_keys(outline: Outline) -> Iterable[str]:
-    """Keys of the decisions of which rules ask for more than an outline has."""
+    """Yield the ids of decisions of which rules need more than the outline has."""
     is_open = _names(outline.graphs[0].get("notFinished") if outline.graphs else None)
-    named = _broken_for(outline) if outline.process.get("state") == BROKEN else ()
-    place = len(outline.process["_id"]) + len(SEPARATOR)
+    named_tasks = _broken_for(outline) if outline.process.get("state") == BROKEN else ()
+    task_start = len(outline.process["_id"]) + len(SEPARATOR)
     for key, decision in zip(outline.keys, outline.decisions, strict=True):
         state = decision.get("state")
-        over = state == FINISHED and "recoveryTime" not in decision and key[place:] not in is_open
-        if (not over and state != WAITING) or key[place:] in named:
+        is_at_rest = state == FINISHED and "recoveryTime" not in decision and key[task_start:] not in is_open
+        if (not is_at_rest and state != WAITING) or key[task_start:] in named_tasks:
             yield key
 
 
 def _broken_for(outline: Outline) -> set[str]:
-    """Tasks of which it has to be known whether they failed; without a graph that tells, all."""
+    """Return the tasks whose failure must be checked; all tasks if there is no graph."""
     if not outline.graphs:
-        return {split_record_id(key)[1] for key in outline.keys}
+        return {split_record_id(decision_id)[1] for decision_id in outline.keys}
     process, error = outline.process, outline.process.get("error")
-    named = process.get("startTask"), error.get("task") if isinstance(error, dict) else None
-    # Something else may stand there, of which there is no set: even a text that is code.
-    return _names(outline.graphs[0].get("failed")) | {task for task in named if type(task) is str}
+    candidates = process.get("startTask"), error.get("task") if isinstance(error, dict) else None
+    # Damaged values may be unhashable, so only texts are taken.
+    return _names(outline.graphs[0].get("failed")) | {task for task in candidates if type(task) is str}
 
 
-def _names(found: Any) -> set[str]:
-    return {*found} if isinstance(found, dict) else set()
+def _names(value: Any) -> set[str]:
+    return {*value} if isinstance(value, dict) else set()
 
 
 def to_snapshot(outline: Outline, besides: Besides) -> Snapshot:
-    """The process as far as it was read. One that lost a decision since the outline keeps it in outline."""
+    """Return the snapshot of a process as far as it was read.
+
+    A decision that has been removed since keeps its outline.
+    """
     process_id = outline.process["_id"]
-    place = len(process_id) + len(SEPARATOR)
+    task_start = len(process_id) + len(SEPARATOR)
     return Snapshot(
         process_id=process_id,
         process=from_document(Process, outline.process | {"args": NOT_READ} | _error(outline.process)),
         graph=from_document(Graph, outline.graphs[0]) if outline.graphs else None,
         decisions={
-            key[place:]: besides.live.get(key) or _in_outline(decision)
+            key[task_start:]: besides.live.get(key) or _in_outline(decision)
             for key, decision in zip(outline.keys, outline.decisions, strict=True)
         },
         tasks=frozenset(besides.tasks.get(process_id, ())),
@@ -128,7 +131,7 @@ def to_snapshot(outline: Outline, besides: Besides) -> Snapshot:
 
 
 def _error(process: Document) -> Document:
-    """Of a process's error nothing counts but its task, which alone was read."""
+    """Return the error of a process with placeholders, because only its task was read and no other field is needed."""
     error = process.get("error")
     return {"error": {"kind": NOT_READ, "message": NOT_READ, **error}} if isinstance(error, dict) else {}
 
@@ -149,11 +152,14 @@ def _in_outline(decision: Document) -> Decision:
 
 @lru_cache(maxsize=100)
 def _bare(state: str, epoch: int) -> Decision:
-    """Stands for any decision of which nothing else counts; most are such, and making one takes its time."""
+    """Return a decision with a state and an epoch only. Cached, because most decisions need nothing else."""
     return Decision(id=NOT_READ, actor=NOT_READ, state=DecisionState(state), epoch=epoch)
 
 
 @lru_cache(maxsize=10_000)
 def _child(task: str) -> Child:
-    """Ids are derived from the parent's and the place, so processes of one type share theirs."""
+    """Return a child with an id only.
+
+    Cached: task ids are derived from parents and positions, so many processes share them.
+    """
     return Child(id=task, actor=NOT_READ, args=NOT_READ)

@@ -1,17 +1,16 @@
-"""One range read in key order: which of its processes are plainly at rest, and outlines of the others.
+"""Read one range in key order: skip processes that are plainly at rest, and outline the others.
 
-Most of what a database holds is finished. For such a process a few comparisons of raw documents show that
-no rule can have anything against it; building its records would take ten times as long. Nothing is held but
-a page of each collection, some hundred outlines, and what the decisions of processes at rest look like (`Forms`).
+Most processes in a database are finished. A few comparisons of raw documents show that no rule can find anything on
+such a process, which is ten times as fast as building its records. Memory holds one page per collection, some hundred
+outlines, and the byte patterns of decisions at rest (`Forms`).
 
-Task records, half of all, no rule asks for once a process is at rest. So they are counted, and read only of what is
-not. Where a range has as many of them as that makes, none is of a process that is gone, unless as many are lacking.
+Task records of processes at rest are not read but counted, because no rule needs them. If a range has the expected
+number of Task records, none belongs to a removed process, unless the same number is missing.
 
-Whoever goes through a range holds a lease on it, so he hears of each portion that was read, whatever it had in it: a
-range that is healthy takes as long as any other.
+The caller holds a lease on the range, so it gets control after each portion that was read, even if nothing was found.
 
-The streams are not read at one moment. That does no harm: what is at rest stays so, and what seems
-not to be is read again before anything is said of it.
+The collections are not read at one moment. This is safe because records at rest stay at rest, and other processes are
+read again before anything is reported.
 """
 
 from __future__ import annotations
@@ -28,48 +27,56 @@ from recovery.store.views.ranges import KEY, PAGE, Range, Ranges, weight
 from recovery.survey.record_streams import Forms, RawStream, RecordForm, Stream
 
 READ_EACH = PAGE
-"""Records after which who goes through a range hears of it: a tenth of a second's work."""
+"""Number of records after which the caller gets control: about 0.1 s of work."""
 CUT_EACH = 20 * PAGE
-"""Records that the server looks through for damage at once: a third of a second's work."""
+"""Number of records that the server examines for damage at once: about 0.3 s of work."""
 TOGETHER = 400
-"""Outlines that are judged at once, if they are small: each time takes five round trips."""
+"""Maximum number of outlines judged at once. Each batch takes five round trips."""
 TOGETHER_BYTES = 2_000_000
-"""And so many bytes of decisions as they were read, and of graphs about; decoded they take ten times as much."""
+"""Maximum bytes of decisions, as stored, and of graphs (estimated) of a batch of outlines. Decoded, they take ten
+times as much memory."""
 ENDED, DECIDED = ProcessState.FINISHED.value, DecisionState.FINISHED.value
 
 
 @dataclass(slots=True)
 class RangeCounts:
-    """How much was read."""
+    """Counts of the records that were read."""
 
     processes: int = 0
     decisions: int = 0
     tasks: int = 0
-    """Task records: of what is at rest as many as decisions, since they are not read; of the rest whoever reads them
-    counts them."""
+    """Task records. For processes at rest, the number of decisions, because they are not read; for the others, the
+    number that `examine` read."""
     orphans: set[str] = field(default_factory=set)
-    """Ids of which there are records, and no process was met; some of a great many. Whether there is one is asked."""
+    """Ids of processes that have records but no Process record in this range, at most about MAX_ORPHANS per
+    collection. Whether the process exists is checked later."""
     cuts: list[str] = field(default_factory=list)
-    """Processes between which are some `CUT_EACH` records."""
+    """Process ids with about `CUT_EACH` records between them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """A process that is not plainly at rest: its documents as they were read, briefly."""
+    """The documents of a process that is not plainly at rest, with the fields in `BRIEF`."""
 
     process: Document
     graphs: list[Document]
     keys: list[str]
-    """Of its decisions."""
+    """Keys of its decisions."""
     decisions: list[Document]
 
 
 def survey(
     stored: Ranges, part: Range, seen: RangeCounts, chosen: Container[str] | None = None
 ) -> Iterator[list[Outline]]:
-    """Read a range, count what is `seen`, and outline what is not plainly at rest; of the chosen ones, if given.
+    """Read a range, count in `seen` what is read, and yield outlines of processes that are not plainly at rest.
 
-    As many outlines at a time as may be held in memory at once; and none after each portion that was read meanwhile.
+    Yields at most as many outlines as fit into memory, and an empty list after each portion without outlines.
+
+    Args:
+        stored: The source of pages.
+        part: The range.
+        seen: The counts to update.
+        chosen: Only these processes, if given.
     """
     outliner = _Outliner(stored, part, seen)
     read, reported, next_cut = 0, 0, CUT_EACH
@@ -97,9 +104,9 @@ def survey(
 
 
 class _Outliner:
-    """Reads the graphs and decisions of a range, process by process, and counts them.
+    """Reads graphs and decisions of a range, process by process, and counts them.
 
-    Collects outlines of the processes that are not plainly at rest.
+    Collects outlines of processes that are not plainly at rest.
     """
 
     def __init__(self, stored: Ranges, part: Range, seen: RangeCounts) -> None:
@@ -116,7 +123,7 @@ class _Outliner:
         _, graphs = self._graphs.take(process_id)
         finished, key = _finished(process, graphs), process_id.encode()
         self._decisions.pass_over_before(key)
-        count = _known(self._decisions, key, self._forms.of(finished)) if finished is not None else None
+        count = _skip_known(self._decisions, key, self._forms.of(finished)) if finished is not None else None
         if count is None:
             count = self._decode(process, graphs, finished, key)
         else:
@@ -126,13 +133,15 @@ class _Outliner:
         return count
 
     def _decode(self, process: Document, graphs: list[Document], finished: frozenset[str] | None, key: bytes) -> int:
-        """Decode the decisions of a process whose form is not known. Remember the form if the process is at rest;
-        otherwise keep an outline. Return its number of decisions."""
+        """Decode the decisions of a process whose form is unknown. Return their number.
+
+        Remembers the form if the process is at rest; otherwise adds an outline.
+        """
         records = self._decisions.take(key)
         decisions = self._stored.decoded(records)
         process, graphs, count = aware(process), [*map(aware, graphs)], len(decisions)
         outline = Outline(process, graphs, [decision["_id"] for decision in decisions], decisions)
-        if finished is not None and _decided(outline, finished):
+        if finished is not None and _decisions_agree(outline, finished):
             self._forms.learn(finished, key, records, count)
             self._seen.tasks += count
         else:
@@ -142,47 +151,54 @@ class _Outliner:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are as many outlines as may be held in memory at once."""
+        """Whether there are as many outlines as fit into memory."""
         return len(self.outlines) == TOGETHER or self._outline_bytes > TOGETHER_BYTES
 
     def take(self) -> list[Outline]:
-        """Return the outlines collected so far and begin a new list."""
+        """Return the collected outlines and begin a new list."""
         outlines, self.outlines, self._outline_bytes = self.outlines, [], 0
         return outlines
 
     def pass_over_rest(self) -> Iterator[None]:
-        """Read the remaining graphs and decisions, page by page. They belong to no process, so the ids of their
-        processes are orphans."""
+        """Read the remaining graphs and decisions, page by page.
+
+        They belong to no process, so the ids of their processes become orphans.
+        """
         for stream in (self._graphs, self._decisions):
             yield from stream.pass_over_rest()
             self._seen.orphans |= stream.passed_over
 
 
-def _known(decisions: RawStream, process_id: bytes, known: Iterable[RecordForm]) -> int | None:
-    """How many decisions come of a process, if they are in one of these forms; they are passed over then."""
-    for form in known:
+def _skip_known(decisions: RawStream, process_id: bytes, forms: Iterable[RecordForm]) -> int | None:
+    """Skip the decisions of a process if they have one of these forms. Return their number; None if no form matches."""
+    for form in forms:
         if decisions.comes(process_id, form.of(process_id)):
             return form.count
     return None
 
 
 def look_for_tasks(stored: Ranges, part: Range, seen: RangeCounts, *, thorough: bool) -> Iterator[None]:
-    """Add to the orphans of a range that was read whole those of which nothing but Task records is left, page by page.
-    Where there are as many as were seen, only if `thorough`."""
+    """Find processes of which only Task records are left, and add them to the orphans. Yields after each page.
+
+    Skipped if the range has as many Task records as were seen, unless `thorough`. The range must have been read
+    completely.
+    """
     if thorough or stored.how_many_tasks(part) != seen.tasks:
         yield from _look_for(stored, part, (schema.TASKS,), seen.orphans)
 
 
 def without_process(stored: Ranges, part: Range, names: Sequence[str] = schema.OF_PROCESSES[1:]) -> set[str]:
-    """Ids of which there are records in these collections, and no process was met; some of a great many. Reads keys
-    alone."""
-    found = set[str]()
-    for _ in _look_for(stored, part, names, found):
+    """Return ids with records in these collections but without a Process record.
+
+    Reads keys only. Returns at most about MAX_ORPHANS ids per collection.
+    """
+    process_ids = set[str]()
+    for _ in _look_for(stored, part, names, process_ids):
         pass
-    return found
+    return process_ids
 
 
-def _look_for(stored: Ranges, part: Range, names: Sequence[str], found: set[str]) -> Iterator[None]:
+def _look_for(stored: Ranges, part: Range, names: Sequence[str], process_ids: set[str]) -> Iterator[None]:
     streams = [Stream(stored.pages(name, part, KEY)) for name in names]
     for page in stored.pages(schema.PROCESSES, part, KEY):
         for process in page:
@@ -191,12 +207,14 @@ def _look_for(stored: Ranges, part: Range, names: Sequence[str], found: set[str]
         yield
     for stream in streams:
         yield from stream.pass_over_rest()
-        found |= stream.passed_over
+        process_ids |= stream.passed_over
 
 
 def _finished(process: Document, graphs: Sequence[Document]) -> frozenset[str] | None:
-    """The tasks of a process that is finished by its own record and its graph; None: it is not, or something else
-    stands there, which the rules will tell."""
+    """Return the task names of a process that is finished by its own record and its graph.
+
+    None if the process is not finished or if a value is damaged, which the rules will report.
+    """
     if process.get("state") != ENDED or len(graphs) != 1 or "removing" in process:
         return None
     graph = graphs[0]
@@ -208,28 +226,28 @@ def _finished(process: Document, graphs: Sequence[Document]) -> frozenset[str] |
         return None
 
 
-def _decided(outline: Outline, finished: frozenset[str]) -> bool:
-    """Whether the decisions agree with that."""
-    place = len(outline.process["_id"]) + len(SEPARATOR)
-    if finished != {key[place:] for key in outline.keys}:
+def _decisions_agree(outline: Outline, finished: frozenset[str]) -> bool:
+    """Return whether the decisions agree with the graph that all tasks are finished."""
+    task_start = len(outline.process["_id"]) + len(SEPARATOR)
+    if finished != {key[task_start:] for key in outline.keys}:
         return False
     try:
         return all(
-            one.get("state") == DECIDED
-            and "recoveryTime" not in one
-            and ("children" not in one or all(child["_id"] in finished for child in one["children"]))
-            for one in outline.decisions
+            decision.get("state") == DECIDED
+            and "recoveryTime" not in decision
+            and ("children" not in decision or all(child["_id"] in finished for child in decision["children"]))
+            for decision in outline.decisions
         )
-    except (TypeError, KeyError):  # something else stands there, which the rules will tell
+    except (TypeError, KeyError):  # a damaged value, which the rules will report
         return False
 
 
 def at_rest(outline: Outline) -> bool:
-    """Whether a process is finished and its records agree on that. Then no rule finds anything, whatever Task records
-    it has.
+    """Return whether a process is finished and its records agree on that.
 
-    Narrow on purpose: every task is in the graph's finished ones and has a finished Decision without a deadline, and so
-    has each child. Whatever else is healthy is for the rules to say.
+    No rule finds anything on such a process, whatever its Task records. The condition is deliberately narrow: every
+    task is finished in the graph and has a finished decision without a deadline, and so do all children. Other healthy
+    processes are left to the rules.
     """
     finished = _finished(outline.process, outline.graphs)
-    return finished is not None and _decided(outline, finished)
+    return finished is not None and _decisions_agree(outline, finished)

@@ -266,4 +266,4 @@ def test_a_text_that_is_no_json(world: World, collection: str, rest: str, field:
     world.store.database[collection].update_one({"_id": key}, {"$set": {field: '"packed'}})
     (finding,) = look(world.app.resources, process_id).findings
     assert (finding.rule, finding.record, finding.repair) == (Rule.RECORD_DAMAGED, key, Repair.REPORT)
-    assert f"its {field} is no JSON: Unterminated string" in finding.evidence
+    assert f"its {field} is not valid JSON: Unterminated string" in finding.evidence

@@ -398,7 +398,7 @@ def test_nothing_is_read_back_of_files_with_an_error(world: Ordering, tmp_path: 
     files = [tmp_path / "good.jsonl", tmp_path / "some.jsonl"]
     files[0].write_text("\n".join([made(1), made(2)]))
     for line, said in (
-        ("{", "it is no JSON: .*"),
+        ("{", "it is not valid JSON: .*"),
         (made(5, state="running"), f"process {5:032x}: its state is running; only finished and aborted processes .*"),
         (made(6, reopened=10**20), f"record {6:032x}: a number has more than the 64 bits that MongoDB has for one"),
     ):
@@ -419,7 +419,7 @@ def test_files_that_are_no_exports(world: Ordering, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"x.parquet: it is not an export"):
         read_back(world.app.resources, [file])
     pyarrow.parquet.write_table(pyarrow.table({"record": ["{}"]}), file)
-    with pytest.raises(InputError, match=r"x.parquet, row 1: it is no process"):
+    with pytest.raises(InputError, match=r"x.parquet, row 1: it is not a process"):
         read_back(world.app.resources, [file])
     with pytest.raises(InputError, match=r"is not a regular file, but it must be read twice"):
         read_back(world.app.resources, [tmp_path])
@@ -525,11 +525,11 @@ def test_the_first_write_is_of_what_was_seen_and_frees_the_custom_id(world: Orde
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("{", "it is no JSON"),
-        ('{"process": {"_id": {"$oid": "no"}}}', "it is no JSON"),
-        ('{"process": {"_id": {"$date": {}}}}', "it is no JSON"),
-        ("[]", "it is no process"),
-        ('{"process": {"_id": 5}, "tasks": [], "decisions": []}', "it is no process"),
+        ("{", "it is not valid JSON"),
+        ('{"process": {"_id": {"$oid": "no"}}}', "it is not valid JSON"),
+        ('{"process": {"_id": {"$date": {}}}}', "it is not valid JSON"),
+        ("[]", "it is not a process"),
+        ('{"process": {"_id": 5}, "tasks": [], "decisions": []}', "it is not a process"),
         (
             made(1).replace(f'"{1:032x}/start"', f'"{2:032x}/start"'),
             f"'{2:032x}/start', whose _id is none of",

@@ -162,7 +162,7 @@ def test_an_import_that_stood_still_leaves_nothing(
         assert world.counts()["processes"] == 0
 
     stands_still(world, monkeypatch, before, cut_off)
-    with pytest.raises(InputError, match=f"process {key} was not brought back: it took over 240 s.* run it again"):
+    with pytest.raises(InputError, match=f"process {key} was not imported: it took over 240 s.* run it again"):
         read_back(world.app.resources, [file])
     assert sum(world.counts().values()) == 0
     monkeypatch.undo()
@@ -177,7 +177,7 @@ def test_what_an_import_has_not_saved_long_before_its_deadline_is_removed(
     file = export_of(world, key, tmp_path / "kept.jsonl")
     removed(world, key)
     stands_still(world, monkeypatch, "graphs", lambda: spend(world, key, 30))
-    with pytest.raises(InputError, match="was not brought back"):
+    with pytest.raises(InputError, match="was not imported"):
         read_back(world.app.resources, [file])
     monkeypatch.undo()
     assert {found.rule for found in look(world.app.resources, key).findings} == {Rule.REMOVAL_CUT_OFF}

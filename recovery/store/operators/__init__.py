@@ -1,6 +1,6 @@
-"""Queries and updates at the command of an operator or of a repair.
+"""Queries and updates that operators' commands and repairs use.
 
-For processes: `command_records` has what is ordered, which `redos`, `restarts`, `aborts` and `process_removals` carry
-out; `interruption_records` lists what is broken; `process_times` and `record_mending` set records right. For operations
-on many processes: `operation_records`, their `operation_ranges` and `operation_results`.
+Processes: `command_records` holds the orders that `redos`, `restarts`, `aborts` and `process_removals` carry out,
+`interruption_records` lists why processes are broken, and `process_times` and `record_mending` correct records.
+Operations on many processes: `operation_records`, their `operation_ranges` and `operation_results`.
 """

@@ -1,7 +1,9 @@
-"""Updates of an abort: a process ends at once, and nothing of it runs on.
+"""Updates that abort processes: a process ends at once, and its tasks stop.
 
-The first is the commit point; the others bring its records to rest, in an order that leaves its graph live until all
-else is done, so that an abort which was cut off is found by the graph's deadline (ABORT_CUT_OFF).
+`Aborts.end` is the commit point. The other updates clear the deadlines of the process's records. The graph stays live
+until they are done, so its deadline reveals an interrupted abort (ABORT_CUT_OFF).
+
+All updates are acknowledged by a majority and use index `_id`.
 """
 
 from __future__ import annotations
@@ -32,23 +34,29 @@ from recovery.store.lifecycle.decision_queries import FINISHED
 from recovery.store.lifecycle.graph_recovery import IDLE
 from recovery.store.lifecycle.tasks import insert_missing
 
-_UNTOLD = ErrorInfo(kind="Aborted", message="by another program")
+_UNKNOWN_ABORT = ErrorInfo(kind="Aborted", message="by another program")
 
 
 @translated
 class Aborts:
-    """Updates over the collections `processes`, `graphs` and `decisions`. Processes are of one epoch each time."""
+    """Updates of the collections `processes`, `graphs` and `decisions`.
+
+    All processes of a call are in the same epoch.
+    """
 
     def __init__(self, database: Database[Document]) -> None:
         self._processes = committed(database[schema.PROCESSES])
-        # Each step is durable before the next one says that it is done.
+        # Acknowledged by a majority, so that each step is durable before the next one relies on it.
         self._graphs = committed(database[schema.GRAPHS])
         self._decisions = committed(database[schema.DECISIONS])
         self._seen_graphs = current(database[schema.GRAPHS])
 
     def announce(self, process_ids: Sequence[str]) -> None:
-        """Give graphs that are at rest, those of broken processes, a deadline: what is cut off after the next step is
-        found by it (ABORT_CUT_OFF). Without an abort a look at them finds nothing."""
+        """Give the graphs of these processes a deadline if they have none and are not aborted.
+
+        A broken process has a graph without a deadline. With the deadline, a scanner finds an abort that is cut off
+        after `end` (ABORT_CUT_OFF). If the abort never happens, the scanner finds nothing to do.
+        """
         self._graphs.update_many(
             {"_id": {"$in": list(process_ids)}, "recoveryTime": None, "aborted": None},
             [{"$set": {"recoveryTime": IDLE}}],
@@ -62,8 +70,15 @@ class Aborts:
         among: Collection[ProcessState] = UNENDED_PROCESSES,
         reopened: Sequence[int | None] | None = None,
     ) -> int:
-        """running|broken, those `among` these, and `reopened` so often if that is given, → aborted in the next epoch:
-        the commit point. How many; those that ended otherwise, or were aborted already, are left alone."""
+        """Abort these processes: set the state to aborted and begin the next epoch. This is the commit point.
+
+        A process changes only if it is in `epoch`, in one of the states `among` and, if `reopened` is given, was
+        reopened one of these numbers of times. Other processes are left alone, for example those that were aborted
+        already.
+
+        Returns:
+            The number of processes that this call aborted.
+        """
         fields = {
             "state": ProcessState.ABORTED.value,
             "epoch": epoch + 1,
@@ -78,54 +93,70 @@ class Aborts:
         return changed.modified_count
 
     def close_graphs(self, process_ids: Sequence[str], epoch: int) -> None:
-        """Take graphs to the aborted epoch, so that no apply matches any more; they stay live. One that is not there
-        is made, so that a start which is still under way finds it."""
-        among = {"_id": {"$in": list(process_ids)}}
-        there = {document["_id"] for document in self._seen_graphs.find(among, {"_id": True})}
-        absent = [Graph(id=key, epoch=epoch, aborted=True) for key in process_ids if key not in there]
+        """Move graphs to the aborted epoch, so that no apply matches them any more. They stay live.
+
+        Only graphs of an earlier epoch, or not yet aborted, change. A missing graph is created as aborted, so that a
+        start that is still under way finds it. Reads the existing graphs from the primary (local read concern).
+        """
+        by_id = {"_id": {"$in": list(process_ids)}}
+        existing = {document["_id"] for document in self._seen_graphs.find(by_id, {"_id": True})}
+        absent = [
+            Graph(id=process_id, epoch=epoch, aborted=True) for process_id in process_ids if process_id not in existing
+        ]
         insert_missing(self._graphs, [to_document(graph) for graph in absent])
-        made = {"_id": {"$in": [graph.id for graph in absent]}, "aborted": True, "recoveryTime": None}
-        self._graphs.update_many(made, [{"$set": {"recoveryTime": IDLE}}])
+        created = {"_id": {"$in": [graph.id for graph in absent]}, "aborted": True, "recoveryTime": None}
+        self._graphs.update_many(created, [{"$set": {"recoveryTime": IDLE}}])
         closed = {"epoch": epoch, "aborted": True, "touchedAt": "$$NOW", "recoveryTime": IDLE}
-        self._graphs.update_many({**among, "$or": [earlier(epoch), {"aborted": None}]}, [{"$set": closed}])
+        self._graphs.update_many({**by_id, "$or": [earlier(epoch), {"aborted": None}]}, [{"$set": closed}])
 
     def end_decisions(self, processes: Sequence[Process], epoch: int, pass_key: str) -> None:
-        """What is not finished → finished with the process's error, at rest; what is finished is put to rest. A start
-        decision that is not there is made, finished, so that a start which is still under way finds it.
+        """Finish all unfinished decisions with their process's error, and clear the deadlines of all decisions.
 
-        What failed goes to the aborted epoch, where no restart looks for it.
+        A missing start decision is created as finished, so that a start that is still under way finds it. Failed
+        decisions move to the aborted epoch, where no restart matches them. The updates run in order; each uses one
+        range of index `_id` per process.
+
+        Args:
+            processes: The aborted processes, with their errors.
+            epoch: The aborted epoch.
+            pass_key: The pass of the outcomes that are written.
         """
-        aborted = {p.id: Outcome(pass_key=pass_key, error=p.error or _UNTOLD) for p in processes}
+        aborted = {
+            process.id: Outcome(pass_key=pass_key, error=process.error or _UNKNOWN_ABORT) for process in processes
+        }
         starts = [
             Decision(
-                id=record_id(p.id, p.start_task),
-                actor=p.type,
+                id=record_id(process.id, process.start_task),
+                actor=process.type,
                 state=DecisionState.FINISHED,
                 epoch=epoch,
-                outcome=aborted[p.id],
+                outcome=aborted[process.id],
             )
-            for p in processes
+            for process in processes
         ]
         insert_missing(self._decisions, [to_document(decision) for decision in starts])
-        at_rest = {"$unset": ["recoveryTime", "worker", "inBatch"]}
-        no_value = {"$unset": ["recoveryTime", "worker", "inBatch", "fallible"]}
-        of_all = {"$or": [record_range(process.id) for process in processes]}
+        clear_claim = {"$unset": ["recoveryTime", "worker", "inBatch"]}
+        clear_unfinished = {"$unset": ["recoveryTime", "worker", "inBatch", "fallible"]}
+        any_process = {"$or": [record_range(process.id) for process in processes]}
         failed = {"outcome.error": {"$exists": True}, "fallible": None, **earlier(epoch)}
-        # What failed first: until then a restart might queue it.
-        updates = [UpdateMany({"$and": [of_all, failed]}, [{"$set": {"epoch": epoch}}])]
+        # Failed decisions first: until they are moved, a restart might queue them.
+        updates = [UpdateMany({"$and": [any_process, failed]}, [{"$set": {"epoch": epoch}}])]
         updates += [
             UpdateMany(
-                {**record_range(key), "state": {"$ne": FINISHED}},
-                [{"$set": _ended(outcome) | {"state": FINISHED, "epoch": epoch}}, no_value],
+                {**record_range(process_id), "state": {"$ne": FINISHED}},
+                [{"$set": _ended(outcome) | {"state": FINISHED, "epoch": epoch}}, clear_unfinished],
             )
-            for key, outcome in aborted.items()
+            for process_id, outcome in aborted.items()
         ]
-        live = {"state": FINISHED, "recoveryTime": {"$exists": True}}
-        updates.append(UpdateMany({"$and": [of_all, live]}, [at_rest]))
+        finished_live = {"state": FINISHED, "recoveryTime": {"$exists": True}}
+        updates.append(UpdateMany({"$and": [any_process, finished_live]}, [clear_claim]))
         self._decisions.bulk_write(updates, ordered=True)
 
     def clear_graph_deadlines(self, process_ids: Sequence[str]) -> None:
-        """Take the deadlines off graphs of aborted processes, of which nothing is live any more."""
+        """Clear the deadlines of the graphs of these processes that are aborted.
+
+        Called once all other records of the processes are at rest.
+        """
         closed = {"_id": {"$in": list(process_ids)}, "aborted": True}
         self._graphs.update_many(closed, {"$unset": {"recoveryTime": ""}})
 

@@ -1,9 +1,12 @@
-"""Queries and updates of the Interruption records: the tasks for which processes are broken.
+"""Queries and updates of the Interruption records: the failed tasks for which processes are broken.
 
-The collection holds what is broken, not what exists; every query here costs that much at the most. One record per task:
-that of a later failure takes the place of an earlier one, never the other way round. Which one is later is told by the
-life of the process, `reopened`, then by that of the task, `restarts`: under the name of its start task a process is
-listed as a whole as well, and that task may fail for the first time in the process's second life.
+The collection holds broken processes only, which bounds the cost of every query here. It has one record per task. The
+record of a later failure replaces that of an earlier failure, never the other way round. The later failure is the one
+with the higher `reopened` of the process, then the higher `restarts` of the task. Comparing `restarts` alone is not
+enough: a process that fails as a whole is listed under its start task, and this task may fail for the first time after
+the process was reopened.
+
+All reads have read concern majority; all writes are acknowledged by a majority.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from recovery.store.record_reading import readable
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which interruptions: those with all of what is given."""
+    """A filter of interruptions by field. An interruption matches if all given fields match."""
 
     type: str | None = None
     actor: str | None = None
@@ -35,14 +38,14 @@ class Selection:
     fingerprint: str | None = None
 
     def filter(self) -> Document:
-        """As a query."""
+        """Return the MongoDB filter."""
         fields = {"type": self.type, "actor": self.actor, "kind": self.kind, "fingerprint": self.fingerprint}
         return {name: value for name, value in fields.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Interruptions that are alike, and the last of them as an example."""
+    """A group of interruptions with the same type, actor, kind and fingerprint, and the latest as an example."""
 
     type: str
     actor: str
@@ -53,25 +56,26 @@ class Group:
     last: datetime | None
     message: str
     example: str
-    """`P/T`."""
+    """The task, as `P/T`."""
 
 
 @translated
 class Interruptions:
-    """The collection `interruptions`."""
+    """The collection `interruptions`, which holds one record per failed task of a broken process."""
 
     def __init__(self, collection: Collection[Document]) -> None:
         self._collection = committed(collection)
 
     def add(self, interruption: Interruption) -> bool:
-        """Save an interruption; False if that of the same failure or of a later one is there.
+        """Save an interruption. Return False if the same failure, or a later one of the task, is already recorded.
 
-        Acknowledged: its process is broken next, and what is broken has to be listed.
+        The write is acknowledged by a majority, because the process is marked as broken next and every broken process
+        must be listed.
         """
         fields = literals(to_document(interruption))
         life, restarts = interruption.reopened, interruption.restarts
-        earlier = [_before(life), {"reopened": life, "restarts": {"$lt": restarts}}]
-        query = {"_id": interruption.id, "$or": earlier}
+        older_failure = [_before(life), {"reopened": life, "restarts": {"$lt": restarts}}]
+        query = {"_id": interruption.id, "$or": older_failure}
         try:
             self._collection.update_one(query, [{"$replaceWith": {**fields, "at": "$$NOW"}}], upsert=True)
         except DuplicateKeyError:
@@ -79,77 +83,87 @@ class Interruptions:
         return True
 
     def remove_before(self, restarted: Iterable[tuple[str, int, int]]) -> None:
-        """Forget what was interrupted before it was restarted for the nth time, and listed no later than in this life
-        of its process: (id, n, life). In one that begins with a new epoch tasks are counted anew."""
+        """Remove interruptions of tasks that were restarted since.
+
+        An interruption is removed if it has a lower `restarts` and no higher `reopened`. `reopened` is compared because
+        an epoch counts restarts anew.
+
+        Args:
+            restarted: For each task its id, its `restarts` and its process's `reopened`.
+        """
         deletes = [
-            DeleteOne({"_id": key, "restarts": {"$lt": restarts}, "reopened": {"$not": {"$gt": life}}})
-            for key, restarts, life in restarted
+            DeleteOne({"_id": task_id, "restarts": {"$lt": restarts}, "reopened": {"$not": {"$gt": reopened}}})
+            for task_id, restarts, reopened in restarted
         ]
         self._delete(deletes)
 
     def remove_lives(self, running: Iterable[tuple[str, int]]) -> None:
-        """Forget what was listed before its process was set running for the nth time: (id, n)."""
-        self._delete([DeleteOne({"_id": key, **_before(n)}) for key, n in running])
+        """Remove interruptions that were listed before their process was reopened for the nth time: (id, n)."""
+        self._delete([DeleteOne({"_id": task_id, **_before(n)}) for task_id, n in running])
 
     def remove_kind(self, listed: Iterable[tuple[str, int]], kind: str) -> None:
-        """Forget those of these that are of this kind of error, and were listed before their process was set running
-        once more than n times: (id, n)."""
-        self._delete([DeleteOne({"_id": key, "kind": kind, **_before(n + 1)}) for key, n in listed])
+        """Remove interruptions of this error kind from before their process was reopened n + 1 times: (id, n)."""
+        self._delete([DeleteOne({"_id": task_id, "kind": kind, **_before(n + 1)}) for task_id, n in listed])
 
     def _delete(self, deletes: list[DeleteOne]) -> None:
         if deletes:
             self._collection.bulk_write(deletes, ordered=False)
 
     def remove_all(self, process_ids: Sequence[str]) -> None:
-        """Forget all of these processes. Index `_id`, their ranges."""
+        """Remove all interruptions of these processes. Uses index `_id`, one range per process."""
         if process_ids:
             self._collection.delete_many(record_ranges(process_ids))
 
     def remove_past(self, process_id: str, reopened: int) -> None:
-        """Forget what of a process was listed before it was set running so often. Index `_id`, one range."""
+        """Remove the interruptions of a process from before it was reopened for the `reopened`th time. Index `_id`."""
         self._collection.delete_many({**record_range(process_id), **_before(reopened)})
 
     def of_process(self, process_id: str) -> list[Interruption]:
-        """All of a process, in the order of their ids. Index `_id`, one range."""
-        found = self._collection.find(record_range(process_id)).sort("_id", 1)
-        return list(readable(Interruption, found, _as_shown))
+        """Return all interruptions of a process in order of id. Uses index `_id`, one range."""
+        documents = self._collection.find(record_range(process_id)).sort("_id", 1)
+        return list(readable(Interruption, documents, _as_shown))
 
     def of_processes(self, process_ids: Sequence[str]) -> list[Interruption]:
-        """All of these processes. Index `_id`, one range each."""
+        """Return all interruptions of these processes. Uses index `_id`, one range per process."""
         if not process_ids:
             return []
-        found = self._collection.find(record_ranges(process_ids))
-        return list(readable(Interruption, found.hint("_id_"), _as_shown))
+        documents = self._collection.find(record_ranges(process_ids))
+        return list(readable(Interruption, documents.hint("_id_"), _as_shown))
 
     def count(self, selection: Selection) -> int:
-        """How many are selected. Index `group` or `fingerprint`."""
+        """Return how many interruptions match. Index `group` or `fingerprint`."""
         return self._collection.count_documents(selection.filter())
 
     def count_processes(self, selection: Selection) -> int:
-        """Of how many processes those selected are. Index `group` or `fingerprint`."""
+        """Return how many processes have a matching interruption. Index `group` or `fingerprint`."""
         process = {"$first": {"$split": ["$_id", SEPARATOR]}}
         stages: list[Document] = [
             {"$match": selection.filter()},
             {"$group": {"_id": process}},
             {"$count": "processes"},
         ]
-        return next((found["processes"] for found in self._collection.aggregate(stages)), 0)
+        return next((row["processes"] for row in self._collection.aggregate(stages)), 0)
 
     def page(self, selection: Selection, after: str, limit: int) -> list[Interruption]:
-        """Of those selected the next after this id, in the order of ids, that is of their processes' starts."""
-        found = self._collection.find({**selection.filter(), "_id": {"$gt": after}}).sort("_id", 1).limit(limit)
-        return list(readable(Interruption, found, _as_shown))
+        """Return the next `limit` matching interruptions after this id.
+
+        They are sorted by id, which is the order of processes' starts.
+        """
+        documents = self._collection.find({**selection.filter(), "_id": {"$gt": after}}).sort("_id", 1).limit(limit)
+        return list(readable(Interruption, documents, _as_shown))
 
     def values(self, name: str, limit: int) -> list[str]:
-        """Up to `limit` of what they have in this field, as texts, for shells that complete it. Index `group` alone, if
-        the field is in it."""
+        """Return up to `limit` different values of a field as texts, for shell completion.
+
+        Reads index `group` only, if the field is in it.
+        """
         stages: list[Document] = [{"$group": {"_id": f"${name}"}}, {"$limit": limit}]
-        # To be asked for by name: a group does not look for one that has all that it takes.
+        # The index needs a hint: without one, MongoDB does not look for an index that covers a group stage.
         options: Document = {"hint": "group"} if name in ("type", "actor", "kind", "fingerprint") else {}
-        return sorted(str(found["_id"]) for found in self._collection.aggregate(stages, **options))
+        return sorted(str(row["_id"]) for row in self._collection.aggregate(stages, **options))
 
     def groups(self, selection: Selection) -> list[Group]:
-        """Those selected, alike ones together, the most frequent first. Index `group` or `fingerprint`."""
+        """Return matching interruptions in groups, the most frequent group first. Index `group` or `fingerprint`."""
         names = ("type", "actor", "kind", "fingerprint")
         last = {"$top": {"sortBy": {"at": -1}, "output": {"id": "$_id", "message": "$message"}}}
         stages: list[Document] = [
@@ -167,25 +181,28 @@ class Interruptions:
         ]
         return [
             Group(
-                **{name: _text(found["_id"].get(name)) for name in names},
-                count=found["count"],
-                first=_date(found["first"]),
-                last=_date(found["last"]),
-                message=_text(found["example"].get("message")),
-                example=found["example"]["id"],
+                **{name: _text(row["_id"].get(name)) for name in names},
+                count=row["count"],
+                first=_date(row["first"]),
+                last=_date(row["last"]),
+                message=_text(row["example"].get("message")),
+                example=row["example"]["id"],
             )
-            for found in self._collection.aggregate(stages)
+            for row in self._collection.aggregate(stages)
         ]
 
 
 def _before(life: int) -> Document:
-    """Listed in an earlier life of the process than this, or by somebody who does not say in which."""
+    """Return a filter for interruptions of an earlier life of the process, or of an unknown life."""
     return {"reopened": {"$not": {"$gte": life}}}
 
 
 def _as_shown(document: Document) -> Interruption:
-    """A record as it is shown and restarted by, with what is no text, of another program, as Python writes it: it hides
-    no other of its page."""
+    """Decode a record for display.
+
+    A field of another type, written by another program, is shown as its Python repr. Otherwise one bad field would hide
+    the whole record.
+    """
     texts = {name: _text(document.get(name)) for name in ("type", "actor", "kind", "message", "fingerprint")}
     return from_document(Interruption, {**document, **texts, "at": _date(document.get("at"))})
 

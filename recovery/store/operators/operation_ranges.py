@@ -1,4 +1,4 @@
-"""Queries and updates of the ranges of operations: leased by one worker at a time, and resumed by the next."""
+"""Queries and updates of the ranges of operations. One worker at a time leases a range; the next one resumes it."""
 
 from __future__ import annotations
 
@@ -21,66 +21,95 @@ from recovery.store.record_reading import read, readable
 from recovery.store.schema import OPERATION_RESULTS, PROCESSES
 
 CLOCKS_DIFFER = timedelta(hours=1)
-"""A process id tells the time by the clock of whoever started it."""
+"""Tolerated clock difference. A process id contains the time by the clock of the machine that started the process."""
 AFTER_ALL_IDS = "\U0010ffff"
 
 
 @translated
 class OperationRanges:
-    """The collection `operationRanges`."""
+    """The collection `operationRanges`.
+
+    Leases are read and written on the primary only (`current`): a failover may take a lease back. Committed pages are
+    acknowledged by a majority.
+    """
 
     def __init__(self, collection: Collection[Document]) -> None:
         self._committed, self._current = committed(collection), current(collection)
 
     def insert(self, ranges: Sequence[OperationRange]) -> None:
-        """Save ranges, as far as they are not there: whoever planned them was cut off, or was not alone."""
+        """Save those of these ranges that do not exist yet, due now.
+
+        Existing ranges were saved by an earlier planner.
+        """
         now = told_by(self._current.database)
-        insert_missing(self._committed, [to_document(one.evolve(at=now, recovery_time=now)) for one in ranges])
+        insert_missing(self._committed, [to_document(planned.evolve(at=now, recovery_time=now)) for planned in ranges])
 
     def restore(self, planned: Sequence[OperationRange], ahead: float) -> int:
-        """Save the ranges of a phase again that are missing, or that nobody can go on with; return how many. They are
-        gone through from their beginning: what is saved of their results stays, and nothing is done twice.
+        """Save the missing and unusable ranges of a phase again. Return how many changed.
 
-        An open range without a deadline, or with one that is further off than `ahead` seconds, may be leased now.
+        Saved results stay, and nothing is done twice. A missing or damaged range, one that differs from the plan, or
+        one with an impossible cursor starts again from its beginning. An open range without a deadline, or with a
+        deadline more than `ahead` seconds away, becomes due now. Each replacement compares id, state, lease, cursor and
+        deadline with the values that were read.
         """
         if not planned:
             return 0
         now = told_by(self._current.database)
-        there = {found["_id"]: found for found in self._committed.find(_of(planned[0].operation, planned[0].phase))}
-        missing = [one for one in planned if one.id not in there]
+        existing = {
+            document["_id"]: document for document in self._committed.find(_of(planned[0].operation, planned[0].phase))
+        }
+        missing = [expected for expected in planned if expected.id not in existing]
         if missing:
             self.insert(missing)
         restored = len(missing)
-        for one in planned:
-            if one.id not in there:
+        for expected in planned:
+            if expected.id not in existing:
                 continue
-            found = there[one.id]
-            whole = next(iter(read(OperationRange, [found]).records), None)
-            changed = {"recoveryTime": now}
-            if whole is None or not _is_as_planned(whole, one) or not self._is_reached(whole, now):
-                changed = to_document(one.evolve(at=now, recovery_time=now))
-            elif whole.state is RangeState.DONE or _is_near(whole.recovery_time, now + timedelta(seconds=ahead)):
+            document = existing[expected.id]
+            saved = next(iter(read(OperationRange, [document]).records), None)
+            replacement = {"recoveryTime": now}
+            if saved is None or not _is_as_planned(saved, expected) or not self._is_reached(saved, now):
+                replacement = to_document(expected.evolve(at=now, recovery_time=now))
+            elif saved.state is RangeState.DONE or _is_near(saved.recovery_time, now + timedelta(seconds=ahead)):
                 continue
             else:
-                changed = {**found, **changed}
-            as_read = {name: {"$eq": found.get(name)} for name in ("_id", "state", "lease", "cursor", "recoveryTime")}
-            restored += self._committed.replace_one(as_read, changed).modified_count
+                replacement = {**document, **replacement}
+            as_read = {
+                name: {"$eq": document.get(name)} for name in ("_id", "state", "lease", "cursor", "recoveryTime")
+            }
+            restored += self._committed.replace_one(as_read, replacement).modified_count
         return restored
 
-    def _is_reached(self, found: OperationRange, now: datetime) -> bool:
-        """Return whether the cursor of a range is where somebody may have come: at an id that a process may have by
-        now, or at one that is there. Otherwise all that follows would be left out."""
-        cursor = found.cursor
+    def _is_reached(self, saved: OperationRange, now: datetime) -> bool:
+        """Return whether the cursor may have been reached by a worker.
+
+        It may if it is a process id that can exist by now, or the id of an existing process or result. Otherwise the
+        range would skip everything before the cursor.
+        """
+        cursor = saved.cursor
         if cursor is None or (is_process_id(cursor) and started_at(cursor) <= now + CLOCKS_DIFFER):
             return True
         database = self._current.database
-        places = {PROCESSES: cursor, OPERATION_RESULTS: result_id(found.operation, cursor)}
-        return any(database[name].find_one({"_id": key}, {"_id": True}) is not None for name, key in places.items())
+        keys = {PROCESSES: cursor, OPERATION_RESULTS: result_id(saved.operation, cursor)}
+        return any(database[name].find_one({"_id": key}, {"_id": True}) is not None for name, key in keys.items())
 
     def lease(self, number: int, phase: Phase, token: str, worker: str, seconds: float) -> OperationRange | None:
-        """Lease an open range whose lease is over, if there is one, those of the highest priority first. A failover may
-        take a lease back: then two are at one range, and one of them commits. Raises DamagedRecord: the range that was
-        leased can't be read."""
+        """Lease the open range of the highest priority that is due; None if there is none. Index `open`.
+
+        A range is due if it was never leased, or if its lease has expired.
+
+        A failover may take a lease back. Then two workers process the same range, and only one of them commits.
+
+        Args:
+            number: The operation.
+            phase: Its phase.
+            token: Identifies the lease.
+            worker: Name of the worker.
+            seconds: Duration of the lease.
+
+        Raises:
+            DamagedRecord: The range was leased, but it can't be read.
+        """
         query = {"operation": number, "phase": phase.value, **OVERDUE}
         fields = {"lease": literal(token), "worker": literal(worker), "recoveryTime": after(seconds)}
         leased = self._current.find_one_and_update(
@@ -92,15 +121,21 @@ class OperationRanges:
         return from_document(OperationRange, leased) if leased else None
 
     def extend(self, leased: OperationRange, seconds: float) -> bool:
-        """Hold the lease for so many seconds from now; False: somebody else has it."""
+        """Extend the lease to `seconds` from now. Return False if another worker has the lease."""
         held = {"_id": leased.id, "lease": leased.lease}
         return self._current.update_one(held, [{"$set": {"recoveryTime": after(seconds)}}]).matched_count == 1
 
     def commit(
         self, leased: OperationRange, cursor: str | None, totals: Totals, seconds: float, *, done: bool
     ) -> OperationRange | None:
-        """Count a page: the range is done up to `cursor`, or as a whole. None: somebody else has the lease, who counts
-        what is done after the last page that was committed."""
+        """Save progress: the range is processed up to `cursor`, or completely if `done`.
+
+        Compares lease and cursor, and is acknowledged by a majority.
+
+        Returns:
+            The saved range; None if another worker has the lease. That worker counts everything after the last
+            committed page.
+        """
         fields: Document = {
             **({} if cursor is None else {"cursor": literal(cursor)}),
             "totals": literal(to_document(leased.totals + totals)),
@@ -116,42 +151,44 @@ class OperationRanges:
         return from_document(OperationRange, saved) if saved else None
 
     def give_back(self, leased: OperationRange, error: str | None, seconds: float = 0.0) -> None:
-        """End a lease: anybody may take the range, after so many seconds."""
+        """End a lease. Any worker may lease the range after `seconds`."""
         fields: Document = {"recoveryTime": after(seconds), **({"error": literal(error)} if error else {})}
         self._current.update_one({"_id": leased.id, "lease": leased.lease}, [{"$set": fields}, {"$unset": "lease"}])
 
     def take_back(self, numbers: Sequence[int], workers: Sequence[str]) -> int:
-        """End the leases of workers that are gone, in these operations; how many. Who is not gone after all, and
-        commits before another one leases his range, loses nothing."""
+        """Let the leases of workers that are gone expire now, in these operations. Return how many.
+
+        A worker that is alive after all loses nothing if it commits before another worker leases its range.
+        """
         query = {"operation": {"$in": list(numbers)}, "worker": {"$in": list(workers)}, "lease": {"$exists": True}}
-        taken = self._current.update_many(query, [{"$set": {"recoveryTime": "$$NOW"}}])
-        return taken.modified_count
+        updated = self._current.update_many(query, [{"$set": {"recoveryTime": "$$NOW"}}])
+        return updated.modified_count
 
     def leased(self, number: int, phase: Phase) -> bool:
-        """Whether somebody holds a lease that is not over. Index `open`."""
+        """Return whether a worker holds an unexpired lease in this phase. Index `open`."""
         query = {"operation": number, "phase": phase.value, "lease": {"$exists": True}, **NOT_DUE}
         return self._current.find_one(query, {"_id": True}) is not None
 
     def free(self, number: int, phase: Phase) -> None:
-        """Let all open ranges of a phase be leased at once, as when an operation is resumed."""
+        """Make all open, unleased ranges of a phase due now, for example because the operation is resumed."""
         query = {"operation": number, "phase": phase.value, "lease": None, "recoveryTime": {"$exists": True}}
         self._current.update_many(query, [{"$set": {"recoveryTime": "$$NOW"}}])
 
     def all(self, number: int, phase: Phase) -> list[OperationRange]:
-        """All ranges of a phase, in order, as a majority has them. Index `_id`."""
+        """Return all readable ranges of a phase in order. Index `_id`; read concern majority."""
         return list(readable(OperationRange, self._committed.find(_of(number, phase)).sort("_id", 1)))
 
     def how_many_open(self, number: int, phase: Phase) -> int:
-        """How many ranges of a phase are not done."""
+        """Return how many ranges of a phase are not done. Index `_id`; read concern majority."""
         return self._committed.count_documents({**_of(number, phase), "state": {"$ne": RangeState.DONE.value}})
 
 
-def _is_as_planned(found: OperationRange, planned: OperationRange) -> bool:
-    """Return whether a range is about what was planned, and was gone through as far as some process of its own."""
-    of = ("operation", "phase", "priority", "only", "but", "start", "end")
-    if any(getattr(found, name) != getattr(planned, name) for name in of):
+def _is_as_planned(saved: OperationRange, planned: OperationRange) -> bool:
+    """Return whether a saved range matches its plan and its cursor is within its bounds."""
+    names = ("operation", "phase", "priority", "only", "but", "start", "end")
+    if any(getattr(saved, name) != getattr(planned, name) for name in names):
         return False
-    return found.cursor is None or (planned.start or "") <= found.cursor < (planned.end or AFTER_ALL_IDS)
+    return saved.cursor is None or (planned.start or "") <= saved.cursor < (planned.end or AFTER_ALL_IDS)
 
 
 def _is_near(deadline: datetime | None, last: datetime) -> bool:
@@ -159,7 +196,7 @@ def _is_near(deadline: datetime | None, last: datetime) -> bool:
 
 
 def range_id(operation: Operation, level: int, place: int) -> str:
-    """The id of a range: in order of its level, then of its place."""
+    """Return the id of a range. Ids sort by level, then by position."""
     return f"{operation.id}{SEPARATOR}{operation.phase.value}{SEPARATOR}{level:03}{SEPARATOR}{place:05}"
 
 

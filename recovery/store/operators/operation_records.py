@@ -1,8 +1,9 @@
-"""Queries and updates of the Operation records: what operators ordered, and how far it is.
+"""Queries and updates of the Operation records: what operators ordered, and its progress.
 
-Every write names the version that it was decided from: of two who decide at once one writes. All are acknowledged by a
-majority, and read as a majority has them: they are told to people, and thousands of processes are changed for what
-stands here. There are few of them. The limiter alone moves without a version: it is one moment, only ever moved on.
+Decisions about an operation compare the version that they were made from, so of two concurrent decisions only one is
+written. They are acknowledged by a majority, and reads have read concern majority, because people see these records and
+thousands of processes are changed by them. Deadlines, attendance, the driver and the rate limiter change without a
+version. The rate limiter is a single time that only moves forward. There are few operations.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from recovery.store.record_reading import Read, read, readable, tell
 _ACTIVE = [state.value for state in ACTIVE]
 LOWEST_RATE = 0.001
 MAX_WAITING = 1_000_000
-"""Processes that may wait at a limiter together: a thousand pages of a thousand."""
+"""Maximum number of processes that wait at a rate limiter: a thousand pages of a thousand."""
 LONGEST_DRIVE = 3600.0
-"""Seconds. No driver says for longer that he has an operation, so who has it until then has it by mistake."""
+"""Maximum seconds for which a driver may reserve an operation. A later expiry is a mistake and is ignored."""
 _NUMBERED: Document = {"_id": {"$type": ["int", "long", "double"], "$lt": MAX_NUMBER}}
-"""Operations that have a number. Another program may have given one another id."""
+"""Filter of operations whose id is a number. Another program may have written other ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class LimiterTurn:
-    """What the limiter says: how long to wait, and the rate that holds now."""
+    """The rate limiter's answer: how many seconds to wait, and the current rate in processes per second."""
 
     seconds: float
     rate: float | None
@@ -50,81 +51,98 @@ class Operations:
         self._committed, self._current = committed(collection), current(collection)
 
     def insert(self, wanted: Operation, deadline: float) -> Operation:
-        """Save a new operation under the next number, to be looked at within so many seconds; as it was saved. Of one
-        for a slot that there is already: that one."""
+        """Save a new operation under the next number, with a deadline in `deadline` seconds.
+
+        Return the saved operation.
+
+        If an operation for the same occurrence of a schedule exists, return that operation instead.
+        """
         while True:
-            last = next(iter(self._current.find(_NUMBERED, {"_id": True}).sort("_id", -1).limit(1)), None)
-            number = (floor(last["_id"]) if last else 0) + 1
+            newest = next(iter(self._current.find(_NUMBERED, {"_id": True}).sort("_id", -1).limit(1)), None)
+            number = (floor(newest["_id"]) if newest else 0) + 1
             fields = to_document(wanted.evolve(id=number))
             new = {key: literal(value) for key, value in fields.items() if key != "_id"}
-            moments = {"askedAt": "$$NOW", "begunAt": "$$NOW", "recoveryTime": after(deadline)}
+            times = {"askedAt": "$$NOW", "begunAt": "$$NOW", "recoveryTime": after(deadline)}
             try:
-                # An update, since only that knows the database's clock.
-                made = self._committed.find_one_and_update(
+                # An update and not an insert, because only an update can use the database's clock.
+                saved = self._committed.find_one_and_update(
                     {"_id": number, "kind": None},
-                    [{"$set": {**new, **moments}}],
+                    [{"$set": {**new, **times}}],
                     upsert=True,
                     return_document=ReturnDocument.AFTER,
                 )
-            except DuplicateKeyError as error:  # somebody else's
-                there = self._of_slot(wanted.slot) if "slot" in (error.details or {}).get("keyPattern", ()) else None
-                if there is not None:
-                    return there
+            except DuplicateKeyError as error:  # the number or the slot is taken
+                existing = self._of_slot(wanted.slot) if "slot" in (error.details or {}).get("keyPattern", ()) else None
+                if existing is not None:
+                    return existing
                 continue
-            assert made is not None  # it is an upsert
-            return from_document(Operation, made)
+            assert saved is not None  # an upsert always returns a document
+            return from_document(Operation, saved)
 
     def _of_slot(self, slot: str | None) -> Operation | None:
-        # Written a moment ago, perhaps; what is written next with a majority has it as well.
-        found = self._current.find_one({"slot": slot})
-        return from_document(Operation, found) if found else None
+        # From the primary, because the operation may have just been written. The next majority write covers it.
+        document = self._current.find_one({"slot": slot})
+        return from_document(Operation, document) if document else None
 
     def get(self, number: int) -> Operation | None:
-        """The operation of this number. Raises DamagedRecord."""
+        """Return the operation with this number; None if there is none.
+
+        Raises:
+            DamagedRecord: The operation can't be read.
+        """
         if abs(number) > MAX_NUMBER:
             return None
-        found = self._committed.find_one({"_id": number})
-        return from_document(Operation, found) if found else None
+        document = self._committed.find_one({"_id": number})
+        return from_document(Operation, document) if document else None
 
     def newest(self, limit: int, states: Iterable[OperationState] = ()) -> list[Operation]:
-        """The last operations, the newest first; in these states, if any are given."""
-        found = self.newest_with_damaged(limit, states)
-        for damage in found.damaged:
+        """Return the newest operations first, optionally only those in these states.
+
+        Logs operations that can't be read.
+        """
+        operations = self.newest_with_damaged(limit, states)
+        for damage in operations.damaged:
             tell(damage)
-        return found.records
+        return operations.records
 
     def newest_with_damaged(self, limit: int, states: Iterable[OperationState] = ()) -> Read[Operation]:
-        """Return the last operations, the newest first, in these states if any are given, and why others of them can't
-        be read."""
+        """Return the newest operations first, and the damage of unreadable ones; optionally only in these states."""
         query: Document = {"state": {"$in": [state.value for state in states]}} if states else {}
         return read(Operation, self._committed.find(query).sort("_id", -1).limit(limit))
 
     def is_under_way(self, number: int) -> bool:
-        """Return whether an operation is still to be carried out, also if the rest of it can't be read."""
+        """Return whether an operation still has to be carried out, even if its other fields can't be read."""
         query = {"_id": number, "state": {"$in": [state.value for state in UNDER_WAY]}}
         return self._committed.find_one(query, {"_id": True}) is not None
 
     def at_work(self) -> list[Operation]:
-        """Those in whose ranges somebody may work, the oldest first. Index `deadline`."""
+        """Return the active operations whose ranges may be worked on, the oldest first. Index `deadline`."""
         query = {"recoveryTime": {"$exists": True}, "state": {"$in": _ACTIVE}}
         return sorted(readable(Operation, self._committed.find(query)), key=lambda operation: operation.id)
 
     def last_of(self, who: str) -> Operation | None:
-        """The last operation that this one ordered, of those that can be read. Reads operations from the newest on,
-        which are few."""
+        """Return the newest readable operation that `who` ordered. Walks the operations backwards; there are few."""
         return next(readable(Operation, self._committed.find({"who": who}).sort("_id", -1)), None)
 
     def overdue(self, limit: int) -> Read[Operation]:
-        """Those whose deadline is past, the longest first. Index `deadline`."""
+        """Return operations whose deadline is past, the earliest deadline first. Index `deadline`."""
         return read(Operation, self._committed.find(OVERDUE).sort("recoveryTime", 1).limit(limit))
 
     def save(
         self, operation: Operation, deadline: float | None, *, begins: bool = False, anew: bool = False
     ) -> Operation | None:
-        """Save an operation that was decided from the version it holds, as the next one; None: somebody was first.
+        """Save an operation with the next version, if it is still in the version that the decision was made from.
 
-        `deadline`: seconds after which it is looked at again; None for one at which nobody works. With `begins` its
-        phase begins now. `anew`: who waits at the limiter asks it again, since the rate is another one.
+        Sets the times of pausing, ending and planning by the database's clock. The limiter's time and the driver stay.
+
+        Args:
+            operation: The changed operation, with the version that was read.
+            deadline: Seconds until a scanner looks at it again; None if nobody works at it.
+            begins: Its phase begins now.
+            anew: Reset the rate limiter, because the rate changed. Waiting workers then ask again.
+
+        Returns:
+            The saved operation; None if somebody else changed it first.
         """
         fields = to_document(operation.evolve(version=operation.version + 1, recovery_time=None))
         new: Document = literals(fields)
@@ -138,80 +156,96 @@ class Operations:
             new["endedAt"] = "$$NOW"
         if operation.planned is not None and operation.planned_at is None:
             new["plannedAt"] = "$$NOW"
-        # The limiter's moment, and when somebody was seen, are not of any version. What is not there stays away.
-        kept = {field: f"${field}" for field in ("attendedAt", "driver", "drivenUntil")}
-        kept["freeAt"] = "$$REMOVE" if anew else "$freeAt"
+        # These fields change without a version, so they keep their current values. A missing field stays missing.
+        unversioned = {field: f"${field}" for field in ("attendedAt", "driver", "drivenUntil")}
+        unversioned["freeAt"] = "$$REMOVE" if anew else "$freeAt"
         saved = self._committed.find_one_and_update(
             {"_id": operation.id, "version": operation.version or {"$in": [0, None]}},
-            [{"$replaceWith": {**new, **kept}}],
+            [{"$replaceWith": {**new, **unversioned}}],
             return_document=ReturnDocument.AFTER,
         )
         return from_document(Operation, saved) if saved else None
 
     def end_damaged(self, number: int, state: OperationState, among: Iterable[OperationState]) -> bool:
-        """Pause or cancel an operation that can't be read, if it is in one of these states. Return False if it is not,
-        if it can be read, or if somebody has changed it meanwhile. Its other fields stay as they are."""
-        found = self._committed.find_one({"_id": number}) if abs(number) <= MAX_NUMBER else None
-        if found is None or not read(Operation, [found]).damaged:
+        """Pause or cancel an operation that can't be read, if it is in one of the states `among`.
+
+        Compares version and state with the values that were read. The other fields stay, and validators are bypassed.
+
+        Returns:
+            False if the operation is not in these states, can be read, or was changed in the meantime.
+        """
+        document = self._committed.find_one({"_id": number}) if abs(number) <= MAX_NUMBER else None
+        if document is None or not read(Operation, [document]).damaged:
             return False
         moment = "endedAt" if state is OperationState.CANCELLED else "pausedAt"
         as_read = {
             "_id": number,
-            "version": {"$eq": found.get("version")},
-            "state": {"$eq": found.get("state"), "$in": [one.value for one in among]},
+            "version": {"$eq": document.get("version")},
+            "state": {"$eq": document.get("state"), "$in": [allowed.value for allowed in among]},
         }
         stages: list[Document] = [{"$set": {"state": state.value, moment: "$$NOW"}}, {"$unset": "recoveryTime"}]
         changed = self._committed.update_one(as_read, stages, bypass_document_validation=True)
         return changed.modified_count == 1
 
     def wake(self, ahead: float) -> int:
-        """Have operations looked at now that are at work and have no deadline, or one that is further off than any is
-        written. Return how many. Reads all operations, which are few."""
+        """Make active operations due now that have no deadline or one more than `ahead` seconds away. Return how many.
+
+        No deadline of ours is further away. Reads all operations, which are few. Not acknowledged by a majority.
+        """
         far = {"$expr": {"$gt": ["$recoveryTime", after(ahead)]}}
         query: Document = {"state": {"$in": _ACTIVE}, "$or": [{"recoveryTime": None}, far]}
         now = [{"$set": {"recoveryTime": "$$NOW"}}]
         return self._current.update_many(query, now, bypass_document_validation=True).modified_count
 
     def postpone(self, number: object, seconds: float) -> None:
-        """Look at an operation after so many seconds, which may be one that can't be read."""
-        later = [{"$set": {"recoveryTime": after(seconds)}}]
-        self._current.update_one({"_id": number, **OVERDUE}, later, bypass_document_validation=True)
+        """Move an overdue deadline to `seconds` from now. Works for operations that can't be read, too."""
+        stages = [{"$set": {"recoveryTime": after(seconds)}}]
+        self._current.update_one({"_id": number, **OVERDUE}, stages, bypass_document_validation=True)
 
     def attend(self, numbers: Sequence[int]) -> None:
-        """Note down that somebody is at work in Spark, and that these have their turn."""
+        """Record that a Spark driver is running and that these operations have their turn."""
         self._current.update_many({"_id": {"$in": list(numbers)}}, [{"$set": {"attendedAt": "$$NOW"}}])
 
     def drive(self, number: int, driver: str, seconds: float) -> bool:
-        """Have it driven by this driver for so many seconds; False: another one drives it. With none it is free."""
-        until = date_of("$drivenUntil")
-        over = {"$or": [{"$lte": [until, "$$NOW"]}, {"$gt": [until, after(LONGEST_DRIVE)]}]}
-        free = {"$or": [{"driver": {"$in": [None, driver]}}, {"$expr": over}]}
+        """Reserve an operation for this driver for `seconds`. Return False if another driver has reserved it.
+
+        An operation is free if it has no driver, this driver, or an expired or impossible (more than LONGEST_DRIVE
+        away) expiry.
+        """
+        driven_until = date_of("$drivenUntil")
+        is_expired = {"$or": [{"$lte": [driven_until, "$$NOW"]}, {"$gt": [driven_until, after(LONGEST_DRIVE)]}]}
+        free = {"$or": [{"driver": {"$in": [None, driver]}}, {"$expr": is_expired}]}
         fields = {"driver": literal(driver), "drivenUntil": after(seconds), "attendedAt": "$$NOW"}
         return self._committed.update_one({"_id": number, **free}, [{"$set": fields}]).matched_count == 1
 
     def take_turn(self, number: int, state: OperationState, count: int) -> LimiterTurn | None:
-        """Ask the limiter to let so many processes pass; None: nothing may be done in this state any more. Who asks
-        later waits behind. With another rate those who wait ask again: what they were told is forgotten by then."""
-        rated = {"$gt": [{"$ifNull": ["$rate", 0]}, 0]}
+        """Ask the rate limiter to let `count` processes pass; None if the operation is not in this state any more.
+
+        Requests are served in the order in which they arrive. If the rate changes, waiting workers ask again, because
+        the limiter is reset (`save` with `anew`).
+        """
+        has_rate = {"$gt": [{"$ifNull": ["$rate", 0]}, 0]}
         rate_of = {"$max": ["$rate", LOWEST_RATE]}
-        longest = {"$add": ["$$NOW", {"$divide": [MAX_WAITING * 1000, rate_of]}]}
-        # Later than all who may wait could have made it, it is damage, and nobody would ever be let pass.
-        free = {"$cond": [{"$gt": [date_of("$freeAt"), longest]}, "$$NOW", {"$max": [date_of("$freeAt"), "$$NOW"]}]}
-        taken = {"$divide": [count * 1000, rate_of]}
-        moved = {"$cond": [rated, {"$add": [free, taken]}, "$$REMOVE"]}
-        seen = self._current.find_one_and_update(
+        latest_possible = {"$add": ["$$NOW", {"$divide": [MAX_WAITING * 1000, rate_of]}]}
+        # A time later than all allowed waiters could produce is damage. Trusting it would block everybody.
+        free = {
+            "$cond": [{"$gt": [date_of("$freeAt"), latest_possible]}, "$$NOW", {"$max": [date_of("$freeAt"), "$$NOW"]}]
+        }
+        duration = {"$divide": [count * 1000, rate_of]}
+        next_free = {"$cond": [has_rate, {"$add": [free, duration]}, "$$REMOVE"]}
+        limiter = self._current.find_one_and_update(
             {"_id": number, "state": state.value},
-            [{"$set": {"freeAt": moved}}],
+            [{"$set": {"freeAt": next_free}}],
             projection={"rate": True, "ahead": {"$subtract": ["$freeAt", "$$NOW"]}},
             return_document=ReturnDocument.AFTER,
         )
-        if seen is None:
+        if limiter is None:
             return None
-        rate = seen.get("rate")
-        seconds = (seen.get("ahead") or 0) / 1000 - count / rate if rate else 0.0
+        rate = limiter.get("rate")
+        seconds = (limiter.get("ahead") or 0) / 1000 - count / rate if rate else 0.0
         return LimiterTurn(max(0.0, seconds), rate)
 
     def of_kinds(self, kinds: Iterable[OperationKind], states: Iterable[OperationState]) -> list[Operation]:
-        """Operations of these kinds in these states, the oldest first."""
+        """Return the readable operations of these kinds in these states, the oldest first."""
         query = {"kind": {"$in": [kind.value for kind in kinds]}, "state": {"$in": [state.value for state in states]}}
         return list(readable(Operation, self._committed.find(query).sort("_id", 1)))

@@ -1,8 +1,11 @@
-"""Queries and updates of what operations found on, and did to, single processes.
+"""Queries and updates of operation results: what an operation found on a process, and what it did to it.
 
-A plan is these records: `apply` runs what stands here, and nothing else. Each is written once as found, and then ends
-once, by a compare-and-set on `found`; so the totals of an operation are counted from here, and not from who did what.
-They are counted by aggregations, which no spoilt result stops: a map of counts that is none counts nothing.
+These records are the plan: `apply` carries out the planned results and nothing else. A result is inserted once as
+found, and ends once by a compare-and-set on that state. Therefore the totals of an operation are counted from here and
+not from what workers report. A damaged result does not stop the aggregations that count: a damaged map of counts is
+counted as empty.
+
+All reads have read concern majority; all writes are acknowledged by a majority.
 """
 
 from __future__ import annotations
@@ -41,11 +44,11 @@ _WHOLE = {"$type": ["int", "long"]}
 
 @dataclass(frozen=True, slots=True)
 class PlannedPage:
-    """A page of a plan. What can't be read is on it as well, or whoever reads page after page would end with it."""
+    """A page of a plan, including results that can't be read, so that a reader does not stop at them."""
 
     read: Read[OperationResult] = field(default_factory=Read)
     last: str | None = None
-    """The process of its last result."""
+    """The process id of the page's last result; None if the page is empty."""
 
 
 @translated
@@ -56,12 +59,14 @@ class OperationResults:
         self._results = committed(collection)
 
     def insert(self, results: Sequence[OperationResult]) -> None:
-        """Save what was found; what was saved before, by somebody who was cut off, stays. In the plan it is with the
-        second step: MongoDB's own clock says when."""
+        """Save results as found. Results that exist already, saved by an interrupted worker, are kept.
+
+        A second update sets `savedAt` by the database's clock. A result belongs to the plan only after it.
+        """
         if not results:
             return
-        insert_missing(self._results, [to_document(one) for one in results])
-        unsaved = {"_id": {"$in": [one.id for one in results]}, "savedAt": None}
+        insert_missing(self._results, [to_document(result) for result in results])
+        unsaved = {"_id": {"$in": [result.id for result in results]}, "savedAt": None}
         self._results.update_many(unsaved, [{"$set": {"savedAt": "$$NOW"}}], hint="_id_")
 
     def planned(
@@ -74,8 +79,17 @@ class OperationResults:
         only: Sequence[str],
         but: Sequence[str],
     ) -> PlannedPage:
-        """Results in order of process id: after one, from `start` up to, not including, `end`; of the types `only`, or
-        of all but some. Index `_id`."""
+        """Return the next page of results in order of process id. Index `_id`.
+
+        Args:
+            number: The operation.
+            after: Begin after this process id; None: begin at `start`.
+            limit: Maximum number of results.
+            start: First process id; None: no lower bound.
+            end: End before this process id; None: no upper bound.
+            only: Only these process types, if any are given.
+            but: All process types except these; ignored if `only` is given.
+        """
         prefix = str(number) + SEPARATOR
         bounds: Document = {"$gt": prefix + after} if after is not None else {"$gte": prefix + (start or "")}
         bounds["$lt"] = prefix + end if end is not None else str(number) + AFTER_SEPARATOR
@@ -87,29 +101,34 @@ class OperationResults:
         return PlannedPage(read(OperationResult, page), last)
 
     def begin(self, results: Iterable[OperationResult]) -> None:
-        """Write down that what is planned is about to be done: whoever finds it changed knows by whom it may be."""
+        """Record that these results are about to be applied, if they are still in state found.
+
+        Whoever sees a changed process can then tell by which operation it may have been changed.
+        """
         self._results.update_many(
-            {"_id": {"$in": [one.id for one in results]}, "state": FOUND}, {"$set": {"begun": True}}, hint="_id_"
+            {"_id": {"$in": [result.id for result in results]}, "state": FOUND}, {"$set": {"begun": True}}, hint="_id_"
         )
 
     def end(self, results: Sequence[OperationResult]) -> None:
-        """found → what became of it, of each that has not ended. Those that ended alike, as most do, by one update."""
-        alike: dict[str, list[OperationResult]] = defaultdict(list)
-        for one in results:
-            alike[repr((one.state.value, one.after, one.error, one.repaired))].append(one)
+        """Save the outcome of results that are in state found. Results with equal outcomes share one update."""
+        groups: dict[str, list[OperationResult]] = defaultdict(list)
+        for result in results:
+            groups[repr((result.state.value, result.after, result.error, result.repaired))].append(result)
         updates = [
-            UpdateMany({"_id": {"$in": [one.id for one in some]}, "state": FOUND}, [_ended(some[0])], hint="_id_")
-            for some in alike.values()
+            UpdateMany(
+                {"_id": {"$in": [result.id for result in group]}, "state": FOUND}, [_ended(group[0])], hint="_id_"
+            )
+            for group in groups.values()
         ]
         try:
             if updates:
                 self._results.bulk_write(updates, ordered=False)
-        except BulkWriteError:  # an update of many ends at the first that can't be written; one by one that one does
-            each = [UpdateOne({"_id": one.id, "state": FOUND}, [_ended(one)]) for one in results]
-            self._results.bulk_write(each, ordered=False)
+        except BulkWriteError:  # `update_many` stops at the first result that can't be written
+            single_updates = [UpdateOne({"_id": result.id, "state": FOUND}, [_ended(result)]) for result in results]
+            self._results.bulk_write(single_updates, ordered=False)
 
     def end_damaged(self, damaged: Iterable[DamagedRecord]) -> None:
-        """What can't be read can't be carried out: it ends as an error, whatever its state is. May be run again."""
+        """End results that can't be read as errors, whatever their state. Ended results are skipped. Repeatable."""
         for damage in damaged:
             fields = {"state": ResultState.ERROR.value, "error": literal(str(damage)[:ERROR_LENGTH])}
             unended = {"_id": damage.record, "endedAt": None}
@@ -117,49 +136,55 @@ class OperationResults:
             self._results.update_one(unended, ended, bypass_document_validation=True)
 
     def walk(self, number: int, step: int) -> list[str]:
-        """Every `step`-th process of an operation's results, in order. Index `_id`, whose keys alone are read."""
-        found: list[str] = []
+        """Return every `step`-th process id of an operation's results, in order. Reads only the keys of index `_id`."""
+        process_ids: list[str] = []
         bounds = dict(_of(number)["_id"])
         while True:
             query = self._results.find({"_id": bounds}, {"_id": True}).sort("_id", 1).hint("_id_")
-            reached = next(query.skip(step - 1).limit(1), None)
-            if reached is None:
-                return found
-            found.append(reached["_id"].partition(SEPARATOR)[2])
-            bounds = {"$gt": reached["_id"], "$lt": bounds["$lt"]}
+            boundary = next(query.skip(step - 1).limit(1), None)
+            if boundary is None:
+                return process_ids
+            process_ids.append(boundary["_id"].partition(SEPARATOR)[2])
+            bounds = {"$gt": boundary["_id"], "$lt": bounds["$lt"]}
 
     def pages(
         self, number: int, states: Sequence[ResultState] = (), size: int = 1000
     ) -> Iterator[list[OperationResult]]:
-        """All results of an operation in order of process id, a page at a time. Index `_id`."""
+        """Yield all readable results of an operation in order of process id, in pages of at most `size`.
+
+        Index `_id`.
+        """
         query: Document = _of(number)
         if states:
             query["state"] = {"$in": [state.value for state in states]}
-        found = self._results.find(query, batch_size=size).sort("_id", 1).hint("_id_")
-        while page := found.to_list(size):
-            if some := list(readable(OperationResult, page)):
-                yield some
+        cursor = self._results.find(query, batch_size=size).sort("_id", 1).hint("_id_")
+        while page := cursor.to_list(size):
+            if results := list(readable(OperationResult, page)):
+                yield results
 
     def of_process(self, process_id: str) -> list[OperationResult]:
-        """What any operation found on a process, the last one first. Index `process`."""
+        """Return the last 100 results of any operation for a process, the newest operation first. Index `process`."""
         return list(
             readable(OperationResult, self._results.find({"process": process_id}).sort("operation", -1).limit(100))
         )
 
     def among(self, number: int, process_ids: Sequence[str], states: Sequence[ResultState]) -> list[str]:
-        """Those of these processes that are in an operation's plan, in these states. Index `_id`."""
+        """Return those of these processes that have a result of the operation in one of these states. Index `_id`."""
         query = {
-            "_id": {"$in": [result_id(number, one) for one in process_ids]},
+            "_id": {"$in": [result_id(number, process_id) for process_id in process_ids]},
             "state": {"$in": [state.value for state in states]},
         }
-        return [found["process"] for found in self._results.find(query, {"process": True})]
+        return [document["process"] for document in self._results.find(query, {"process": True})]
 
     def totals(self, number: int) -> Totals:
-        """Results counted by state, rule and type. Reads all of the operation; what it looked at is not known here."""
+        """Return the totals of an operation by state, rule and type. Reads all of its results.
+
+        The number of processes examined is not known here.
+        """
         return totals_of(next(iter(self._results.aggregate(totals_stages(_of(number))))))
 
     def sums(self, number: int, most: int) -> tuple[Sum, ...]:
-        """Findings by type, rule and actor, the largest first. Reads all of the operation."""
+        """Return up to `most` sums of findings by type, rule and actor, the largest first. Reads all of its results."""
         return sums_of(self._results.aggregate(sums_stages(_of(number), most)))
 
 
@@ -177,34 +202,34 @@ def _of(number: int) -> Document:
 
 
 def totals_stages(chosen: Document) -> list[Document]:
-    """Count the results chosen by state, rule and type."""
-    of = {"rulesFound": _of_type("$counts", "object", {}), "repaired": _of_type("$repaired", "object", {})}
+    """Return stages that count the chosen results by state, rule and type."""
+    count_maps = {"rulesFound": _of_type("$counts", "object", {}), "repaired": _of_type("$repaired", "object", {})}
     facets: Document = {
         "states": [{"$group": {"_id": "$state", "count": {"$sum": 1}}}],
         "types": [{"$group": {"_id": "$type", "count": {"$sum": 1}}}],
         "rules": _by_name("$rulesFound"),
         "repaired": _by_name("$repaired"),
     }
-    read = {"state": _of_type("$state", "string", ""), "type": _of_type("$type", "string", "")}
-    return [{"$match": chosen}, {"$project": read | of}, {"$facet": facets}]
+    group_fields = {"state": _of_type("$state", "string", ""), "type": _of_type("$type", "string", "")}
+    return [{"$match": chosen}, {"$project": group_fields | count_maps}, {"$facet": facets}]
 
 
 def totals_of(found: Document) -> Totals:
-    """Return the totals in the answer to `totals_stages`."""
-    by = {name: {row["_id"]: int(row["count"]) for row in rows} for name, rows in found.items()}
-    states = by["states"]
+    """Return the totals from the result of `totals_stages`."""
+    counts = {name: {row["_id"]: int(row["count"]) for row in rows} for name, rows in found.items()}
+    states = counts["states"]
     return Totals(
         found=sum(states.values()),
         **{name: states.get(state.value, 0) for name, state in _COUNTED.items()},
-        rules=by["rules"],
-        repaired=by["repaired"],
-        types=by["types"],
+        rules=counts["rules"],
+        repaired=counts["repaired"],
+        types=counts["types"],
     )
 
 
 def sums_stages(chosen: Document, most: int) -> list[Document]:
-    """Count the findings of the results chosen by type, rule and actor, the largest first."""
-    by = {
+    """Return stages that count the findings of the chosen results by type, rule and actor, the largest first."""
+    group_key = {
         "type": _of_type("$type", "string", ""),
         "rule": "$tally.rule",
         "actor": _of_type("$tally.actor", "string", None),
@@ -214,23 +239,23 @@ def sums_stages(chosen: Document, most: int) -> list[Document]:
         {"$project": {"type": True, "tally": _of_type("$tally", "array", [])}},
         {"$unwind": "$tally"},
         {"$match": {"tally.rule": {"$type": "string"}, "tally.count": _WHOLE}},
-        {"$group": {"_id": by, "count": {"$sum": "$tally.count"}}},
+        {"$group": {"_id": group_key, "count": {"$sum": "$tally.count"}}},
         {"$sort": {"count": -1, "_id": 1}},
         {"$limit": most},
     ]
 
 
 def sums_of(rows: Iterable[Document]) -> tuple[Sum, ...]:
-    """Return the sums in the answer to `sums_stages`."""
+    """Return the sums from the result of `sums_stages`."""
     return tuple(
-        Sum(type=of["type"], rule=of["rule"], actor=of.get("actor"), count=int(row["count"]))
+        Sum(type=group["type"], rule=group["rule"], actor=group.get("actor"), count=int(row["count"]))
         for row in rows
-        for of in [row["_id"]]
+        for group in [row["_id"]]
     )
 
 
 def _by_name(field: str) -> list[Document]:
-    """Sums of maps {name: count} over all results."""
+    """Return stages that sum maps {name: count} over all results. Ignores counts that are not whole numbers."""
     return [
         {"$project": {"pairs": {"$objectToArray": field}}},
         {"$unwind": "$pairs"},

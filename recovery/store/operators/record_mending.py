@@ -1,7 +1,7 @@
-"""Damaged records: queries that find those with something in them that can't be read (`Damaged`), and updates that mend
-them (`Mending`).
+"""Queries that find damaged records (`Damaged`), and updates that mend them (`Mending`).
 
-An update compares what it judged, and is refused by no validator. A sweep finds damaged records at rest, too.
+An update compares the fields that it was decided from, and bypasses the validators. A sweep also finds damaged records
+that are at rest.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from recovery.store.expressions import literal, record_range
 from recovery.store.record_reading import decision_of, read, tell, wrong_types
 
 AT_ONCE = 10
-"""Records of which all texts are read at once: each may have 16 MB of them."""
+"""Batch size when texts are read. Each record may hold 16 MB of text."""
 _HAS_DEADLINE: Document = {"recoveryTime": {"$exists": True}}
 
 _TEXTS = {
@@ -42,11 +42,11 @@ _TEXTS = {
     schema.TASKS: ("args",),
     schema.DECISIONS: ("outcome.value",),
 }
-"""Fields that hold JSON, by collection."""
+"""Fields that contain JSON, by collection."""
 
 _COLLECTIONS: dict[str, str] = {kind.__name__: name for name, kind in definitions.KINDS.items()}
 _LIVE_STATES = {
-    # One that is finished is applied again, and then at rest.
+    # A finished decision with a deadline is applied once more and is then at rest.
     Decision.__name__: [state.value for state in DecisionState if state is not DecisionState.WAITING],
     Process.__name__: [ProcessState.RUNNING.value],
 }
@@ -55,17 +55,24 @@ _ENDED = [state.value for state in ProcessState if state is not ProcessState.RUN
 
 @translated
 class Damaged:
-    """Queries of all collections: of those that describe processes what is live, of the others all, which are few."""
+    """Queries for damaged records in all collections. Read concern majority.
+
+    Of the collections that describe processes, only records with a deadline are checked. The other collections are
+    small and are checked completely.
+    """
 
     def __init__(self, database: Database[Document]) -> None:
         self._database = database
 
     def find(self, limit: int, most: int) -> Iterator[DamagedRecord]:
-        """Up to so many of each collection, of those that describe processes among the `most` that are due first.
-        Costs 10 µs for each of these."""
+        """Yield up to `limit` damaged records of each collection.
+
+        Of the collections that describe processes, the `most` earliest deadlines are checked (index `deadline`). Tasks
+        have no deadline and are skipped.
+        """
         for name, kind in definitions.KINDS.items():
             if name == schema.TASKS:
-                continue  # none of them is live
+                continue  # tasks are never live
             collection, wrong = committed(self._database[name]), {"$or": wrong_types(kind)}
             if name in schema.OF_PROCESSES:
                 stages: list[Document] = [
@@ -79,21 +86,25 @@ class Damaged:
                 yield from read(kind, collection.find(wrong).limit(limit)).damaged
 
     def texts(self, process_id: str) -> Iterator[DamagedRecord]:
-        """Records of a process that have a text which is no JSON: an argument or a value. Reads all of them, one at a
-        time."""
+        """Yield records of a process with an argument or a value that is not JSON.
+
+        Reads all texts, AT_ONCE records at a time.
+
+        Index `_id`.
+        """
         for name, fields in _TEXTS.items():
             key = {"_id": process_id} if name == schema.PROCESSES else record_range(process_id)
-            found = committed(self._database[name]).find(key, dict.fromkeys(fields, True), batch_size=AT_ONCE)
-            for document in found:
+            documents = committed(self._database[name]).find(key, dict.fromkeys(fields, True), batch_size=AT_ONCE)
+            for document in documents:
                 for field in fields:
-                    if told := _no_json(document, field):
+                    if problem := _no_json(document, field):
                         kind = definitions.KINDS[name].__name__
-                        message = f"{kind} {document['_id']}: its {field} is {told}"
+                        message = f"{kind} {document['_id']}: its {field} is {problem}"
                         yield DamagedRecord(document["_id"], message, (field,), kind)
 
 
 def _no_json(document: Document, field: str) -> str | None:
-    """Return why a field's text can't be read, if it can't. What is no text is found by `find`."""
+    """Return why the text of a field is not JSON; None if it is. `find` reports fields that are not text."""
     value: Any = document
     for part in field.split("."):
         value = value.get(part) if isinstance(value, dict) else None
@@ -102,19 +113,19 @@ def _no_json(document: Document, field: str) -> str | None:
     try:
         json.loads(value)
     except (ValueError, RecursionError) as error:
-        return f"no JSON: {str(error)[:100]}"
+        return f"not valid JSON: {str(error)[:100]}"
     return None
 
 
 @translated
 class Mending:
-    """Updates of any collection."""
+    """Updates that mend one damaged record of any collection. Reads and writes the primary (`current`)."""
 
     def __init__(self, database: Database[Document]) -> None:
         self._database = database
 
     def look(self, kind: type[Record], key: Any) -> tuple[DamagedRecord, Document] | None:
-        """What of a record can't be read, and its document; None if it can be, or is not there."""
+        """Return the damage of a record and its document; None if it is readable or missing."""
         document = current(self._database[_COLLECTIONS[kind.__name__]]).find_one({"_id": key})
         if document is None:
             return None
@@ -125,9 +136,13 @@ class Mending:
         return None
 
     def drop(self, damage: DamagedRecord, document: Document, instead: Document | None = None) -> bool:
-        """Drop what can't be read of a record, while that is what it was; `instead` has other values for some of it.
+        """Unset the unreadable fields of a record, or set them to values from `instead`.
 
-        What is live gets a deadline, now.
+        A live record gets the deadline now. A process's start time is restored from its id. Writes only if the document
+        is as it was read.
+
+        Returns:
+            Whether the record changed.
         """
         fields: Document = {name: literal(value) for name, value in (instead or {}).items()}
         state = (instead or {}).get("state", document.get("state"))
@@ -137,29 +152,32 @@ class Mending:
             fields["startedAt"] = literal(started_at(damage.record))
         if "endedAt" in damage.fields and document.get("state") in _ENDED:
             fields["endedAt"] = "$$NOW"
-        gone = [name for name in damage.fields if name not in fields]
+        unset_fields = [name for name in damage.fields if name not in fields]
         stages: list[Document] = [{"$set": fields}] if fields else []
-        stages += [{"$unset": gone}] if gone else []
+        stages += [{"$unset": unset_fields}] if unset_fields else []
         return self._changed(damage, document, stages)
 
     def put_back(self, damage: DamagedRecord, document: Document) -> bool:
-        """finished, with no outcome that can be read → waiting: it is queued again by its graph, where it is open."""
-        gone = [*forgotten(Until.NEXT_LIFE), "pass", "recoveryTime", "queuedAt"]
-        stages: list[Document] = [{"$set": {"state": DecisionState.WAITING.value}}, {"$unset": gone}]
+        """Set a finished decision without a readable outcome to waiting, so that its graph enqueues the task again.
+
+        Return whether the decision changed. Writes only if the document is as it was read.
+        """
+        unset_fields = [*forgotten(Until.NEXT_LIFE), "pass", "recoveryTime", "queuedAt"]
+        stages: list[Document] = [{"$set": {"state": DecisionState.WAITING.value}}, {"$unset": unset_fields}]
         return self._changed(damage, document, stages)
 
     def mend_end(self, damage: DamagedRecord, document: Document) -> bool:
-        """Set the time of an end to now, if that is all that can't be read of its outcome."""
+        """Set the end time of a decision to now. Return False if another part of the outcome can't be read either."""
         ended = {**document["outcome"], "finishedAt": None}
         try:
             from_document(Outcome, ended)
-        except DamagedRecord as rest:
-            tell(rest)
+        except DamagedRecord as other_damage:
+            tell(other_damage)
             return False
         return self._changed(damage, document, [{"$set": {"outcome.finishedAt": "$$NOW", "recoveryTime": "$$NOW"}}])
 
     def remove(self, damage: DamagedRecord, document: Document) -> bool:
-        """Remove a record that is made again from others, while it is as it was."""
+        """Remove a record that is rebuilt from others, if it is as it was read. Return whether it was removed."""
         collection = current(self._database[_COLLECTIONS[damage.kind]])
         return collection.delete_one(_as_it_was(damage, document)).deleted_count == 1
 
@@ -170,9 +188,9 @@ class Mending:
 
 
 def _as_it_was(damage: DamagedRecord, document: Document) -> Document:
-    """The record as long as what could not be read is what stands there, and its state."""
+    """Return a filter for the document with the same state, pass, version and unreadable fields as when it was read."""
     names = dict.fromkeys(("state", "pass", "version", *damage.fields))
-    # As a whole value and not as a condition, which an object might be taken for.
-    same = [{"$eq": [f"${name}", literal(document[name])]} for name in names if name in document]
-    absent = [{"$eq": [{"$type": f"${name}"}, "missing"]} for name in names if name not in document]
-    return {"_id": document["_id"], "$expr": {"$and": [*same, *absent]}}
+    # Compare whole values with `$eq` in an expression. A plain query would treat a stored object as a condition.
+    equal_fields = [{"$eq": [f"${name}", literal(document[name])]} for name in names if name in document]
+    absent_fields = [{"$eq": [{"$type": f"${name}"}, "missing"]} for name in names if name not in document]
+    return {"_id": document["_id"], "$expr": {"$and": [*equal_fields, *absent_fields]}}

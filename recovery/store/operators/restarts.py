@@ -1,7 +1,7 @@
-"""Updates of a restart: a failed task is queued again, its graph and its process are reopened.
+"""Updates that restart failed tasks: they enqueue the task and reopen its graph and its process.
 
-The first is the commit point and acknowledged to an operator; the others are run again by whoever applies the task
-(`engine.apply.reopen`), as often as it takes. Each batch is one round trip for each of its parts.
+`RestartUpdates.queue` is the commit point and is acknowledged by a majority. The other updates are repeated by whoever
+applies the task (`engine.apply.reopen`) until they succeed. Each update covers a batch.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from recovery.store.lifecycle.decisions import Queued
 from recovery.store.lifecycle.graph_recovery import IDLE
 
 KEPT_LIVES = 20
-"""Restarts that a process's history holds."""
+"""Maximum number of entries in a process's history."""
 
 
 def with_life(life: Document) -> Document:
-    """Return the history of a process with one more entry."""
-    before = {"$cond": [{"$isArray": "$lives"}, "$lives", []]}
-    return {"$slice": [{"$concatArrays": [before, [life]]}, -KEPT_LIVES]}
+    """Return an expression for the history of a process with `life` appended, at most KEPT_LIVES entries."""
+    history = {"$cond": [{"$isArray": "$lives"}, "$lives", []]}
+    return {"$slice": [{"$concatArrays": [history, [life]]}, -KEPT_LIVES]}
 
 
 BROKEN, RUNNING = ProcessState.BROKEN.value, ProcessState.RUNNING.value
@@ -41,8 +41,10 @@ _MESSAGE = {"actor": True, "queuedAt": True}
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """A task, `P/T`, and how often it was restarted. Within one such number a task ends once at the most, so the number
-    names the failure, or the new life, that is meant."""
+    """A task and how often it was restarted.
+
+    A task ends at most once per number of restarts, so the number identifies the failure or the new life.
+    """
 
     id: str
     restarts: int
@@ -57,13 +59,13 @@ class Restarted:
         return split_record_id(self.id)[1]
 
     def again(self) -> Restarted:
-        """The same task, restarted once more."""
+        """Return the same task, restarted once more."""
         return Restarted(self.id, self.restarts + 1, self.epoch)
 
 
 @translated
 class RestartUpdates:
-    """Updates over the collections `decisions`, `graphs` and `processes`."""
+    """Updates of the collections `decisions`, `graphs` and `processes`."""
 
     def __init__(
         self, database: Database[Document], message_timeout: float, task_timeouts: Callable[[], Mapping[str, float]]
@@ -75,61 +77,79 @@ class RestartUpdates:
         self._message_timeout, self._task_timeouts = message_timeout, task_timeouts
 
     def queue(self, failed: Sequence[Restarted], pass_key: str) -> list[Queued]:
-        """finished with the error of this life → queued for the next: the commit point. Those that were.
+        """Enqueue failed tasks for their next life. This is the commit point. Return the enqueued tasks.
 
-        From here on no result of an attempt from before is taken: `finish` compares `restarts`.
+        A decision changes only if it is finished with a final error and has the given epoch and number of restarts. The
+        result of an earlier attempt is stale from now on, because `finish` compares `restarts`. The enqueued tasks are
+        read back from the primary by their new pass. Index `_id`.
         """
         timeouts = self._task_timeouts()
-        alike: dict[tuple[int, int], list[str]] = defaultdict(list)
-        for one in failed:
-            alike[one.restarts, one.epoch].append(one.id)
-        for (restarts, epoch), ids in alike.items():
-            broken = {"state": FINISHED, "outcome.error": {"$exists": True}, "fallible": None}
-            same = {"_id": {"$in": ids}, "epoch": epoch, "restarts": restarts or None}
+        groups: dict[tuple[int, int], list[str]] = defaultdict(list)
+        for task in failed:
+            groups[task.restarts, task.epoch].append(task.id)
+        for (restarts, epoch), ids in groups.items():
+            is_failed = {"state": FINISHED, "outcome.error": {"$exists": True}, "fallible": None}
+            same_life = {"_id": {"$in": ids}, "epoch": epoch, "restarts": restarts or None}
             fields = {
                 "state": QUEUED,
                 "pass": pass_key,
-                # Its time as a whole begins anew.
+                # The time limit of the task as a whole begins anew.
                 "enqueuedAt": "$$NOW",
                 "queuedAt": "$$NOW",
                 "recoveryTime": after(self._message_timeout),
                 "restarts": restarts + 1,
                 **reset(Until.NEXT_LIFE),
             }
-            gone = list(forgotten(Until.NEXT_LIFE))
-            sooner = {"recoveryTime": {"$min": ["$recoveryTime", task_end_by_actor(timeouts)]}}
-            stages: list[Document] = [{"$set": fields}, {"$unset": gone}, *([{"$set": sooner}] if timeouts else [])]
-            self._decisions.update_many({**broken, **same}, stages)
-        marked = {"_id": {"$in": [one.id for one in failed]}, "pass": pass_key}
-        found = self._marked.find(marked, _MESSAGE)
-        # Behind what waits already: thousands that an operator restarts must not hold up all others.
-        return [Queued(d["_id"], d["actor"], pass_key, d["queuedAt"]) for d in found]
+            unset_fields = list(forgotten(Until.NEXT_LIFE))
+            task_limit = {"recoveryTime": {"$min": ["$recoveryTime", task_end_by_actor(timeouts)]}}
+            stages: list[Document] = [
+                {"$set": fields},
+                {"$unset": unset_fields},
+                *([{"$set": task_limit}] if timeouts else []),
+            ]
+            self._decisions.update_many({**is_failed, **same_life}, stages)
+        marked = {"_id": {"$in": [task.id for task in failed]}, "pass": pass_key}
+        documents = self._marked.find(marked, _MESSAGE)
+        # Queued now, behind waiting tasks, because thousands of restarted tasks must not hold up all others.
+        return [Queued(document["_id"], document["actor"], pass_key, document["queuedAt"]) for document in documents]
 
     def reopen_graphs(self, restarted: Iterable[Restarted]) -> None:
-        """Tell graphs that tasks have not failed in this life; one that knows of it already is left alone, for the task
-        may have failed in it meanwhile."""
+        """Remove restarted tasks from the failed tasks of their graphs, and set the idle deadline.
+
+        A graph that knows this restart or a later one is skipped, because the task may have failed again since.
+        Compares the epoch. Not acknowledged by a majority; repeated until it succeeds.
+        """
         updates = [
             UpdateOne(
-                {"_id": one.process_id, "epoch": one.epoch, f"restarted.{one.task}": {"$not": {"$gte": one.restarts}}},
+                {
+                    "_id": task.process_id,
+                    "epoch": task.epoch,
+                    f"restarted.{task.task}": {"$not": {"$gte": task.restarts}},
+                },
                 [
                     {
                         "$set": {
-                            f"restarted.{one.task}": one.restarts,
+                            f"restarted.{task.task}": task.restarts,
                             "touchedAt": "$$NOW",
                             "recoveryTime": IDLE,
                             "version": plus_one("version"),
                         }
                     },
-                    {"$unset": f"failed.{one.task}"},
+                    {"$unset": f"failed.{task.task}"},
                 ],
             )
-            for one in restarted
+            for task in restarted
         ]
         self._graphs.bulk_write(updates, ordered=False)
 
     def note_restarts(self, lives: Mapping[str, Life]) -> None:
-        """Add restarts of failed tasks to the histories of their processes, {process: what it had come to}, of those
-        that are in the same epoch still. Restorable: nothing is decided by a history."""
+        """Append restarts to the histories of their processes, if they are still in the same epoch.
+
+        Nothing is decided by a history.
+
+        Args:
+            lives: The entry for each process id.
+        """
         updates = [
             UpdateOne(
                 {"_id": process_id, "epoch": life.epoch}, [{"$set": {"lives": with_life(literal(to_document(life)))}}]
@@ -140,26 +160,37 @@ class RestartUpdates:
             self._processes.bulk_write(updates, ordered=False)
 
     def without_failure(self, restarted: Iterable[Restarted]) -> set[str]:
-        """Those of their processes in whose graph no task has failed. Of what broke them, that is, all was restarted;
-        these tasks may have ended since."""
-        lives = {(one.process_id, one.epoch) for one in restarted}
-        well = [{"_id": process_id, "epoch": epoch, "failed": {}} for process_id, epoch in lives]
-        return {document["_id"] for document in self._graphs.find({"$or": well}, {"_id": True})}
+        """Return those of the tasks' processes whose graph has no failed task.
+
+        All failures that broke these processes were restarted; the restarted tasks may have ended since. Compares the
+        epoch. Reads the primary.
+        """
+        lives = {(task.process_id, task.epoch) for task in restarted}
+        no_failures = [{"_id": process_id, "epoch": epoch, "failed": {}} for process_id, epoch in lives]
+        return {document["_id"] for document in self._graphs.find({"$or": no_failures}, {"_id": True})}
 
     def reopen_processes(self, seen: Iterable[Process]) -> int:
-        """broken → running, unless they were reopened or aborted since they were seen. How many."""
-        alike: dict[tuple[int | None, int], list[Process]] = defaultdict(list)
+        """Set broken processes to running, if they were not reopened or aborted since they were read. Return how many.
+
+        Compares state, epoch and `reopened`. Acknowledged by a majority.
+        """
+        groups: dict[tuple[int | None, int], list[Process]] = defaultdict(list)
         for process in seen:
-            alike[process.reopened, process.epoch].append(process)
+            groups[process.reopened, process.epoch].append(process)
         reopened = 0
-        for (before, epoch), processes in alike.items():
+        for (reopened_before, epoch), processes in groups.items():
             changed = self._processes.update_many(
-                {"_id": {"$in": [p.id for p in processes]}, "state": BROKEN, "epoch": epoch, "reopened": before},
+                {
+                    "_id": {"$in": [process.id for process in processes]},
+                    "state": BROKEN,
+                    "epoch": epoch,
+                    "reopened": reopened_before,
+                },
                 [
                     {
                         "$set": {
                             "state": RUNNING,
-                            "reopened": (before or 0) + 1,
+                            "reopened": (reopened_before or 0) + 1,
                             "recoveryTime": IDLE,
                         }
                     },
@@ -170,6 +201,9 @@ class RestartUpdates:
         return reopened
 
     def failed(self, process_ids: Iterable[str]) -> dict[str, list[str]]:
-        """{process: its failed tasks}, of those that have some."""
+        """Return {process id: names of its failed tasks} by the graphs on the primary.
+
+        Processes without any are absent.
+        """
         query = {"_id": {"$in": list(process_ids)}, "failed": {"$ne": {}}}
         return {document["_id"]: list(document["failed"]) for document in self._graphs.find(query, {"failed": True})}

@@ -1,7 +1,9 @@
-"""Queries across records, for rules and for people. They change nothing of a process.
+"""Queries across collections, for rules and for people. They do not change processes, except `process_imports`.
 
-Whole processes are read by `snapshots`, by `ranges` for the sweep, and by `process_exports`. `search` finds processes
-by what is asked for, and `process_lookup` finds and shows single ones. `overview` counts everything, `disk_use` bytes,
-and `metric_counts` what metrics need. `pending` and `waiting_tasks` say what waits for whom, `scanner_queries` what is
-overdue, `lifeline_queries` what a worker's parent process asks, and `server_state` how MongoDB itself is.
+- `snapshots`, `ranges` (for the sweep) and `process_exports` read whole processes.
+- `search` finds processes by a search text; `process_lookup` finds and shows single processes.
+- `overview` counts all records, `disk_use` counts bytes, and `metric_counts` counts for metrics.
+- `pending` and `waiting_tasks` show which tasks wait for a worker.
+- `scanner_queries` finds overdue records, `lifeline_queries` serves a worker's parent process, and `server_state` shows
+  the state of MongoDB itself.
 """

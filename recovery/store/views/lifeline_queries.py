@@ -1,5 +1,8 @@
-"""What a worker's parent process asks: with each heartbeat of its surroundings (`HeartbeatView`), and of attempts
-that run past their time, who has their tasks now, and whose slots were freed (`Hung`)."""
+"""Queries of a worker's parent process.
+
+`HeartbeatView` reads the state of the cluster with each heartbeat. `Hung` tells whether attempts that exceed their time
+still hold their tasks, and records freed slots.
+"""
 
 from __future__ import annotations
 
@@ -32,33 +35,37 @@ log = logging.getLogger(__name__)
 FINISHED, WORKING = DecisionState.FINISHED.value, DecisionState.WORKING.value
 STATES = frozenset(state.value for state in DecisionState)
 CATCH_UP_TIMEOUT = 1.0
-"""Seconds that a look waits for the majority: a thousand times what it takes while all is well."""
+"""Maximum seconds to wait for the majority to catch up: a thousand times the usual time."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatLook:
-    """What a heartbeat found."""
+    """The state of the cluster that a heartbeat read."""
 
     deadlines: Mapping[str, Any]
-    """{worker: what stands as deadline in its record}; of another program's perhaps no date."""
+    """Stored deadline by worker id. It may not be a date if another program wrote it."""
     neighbours: Sequence[Worker]
-    """Workers that said they run on the host that was asked for, without what they serve."""
+    """Workers whose record names the requested host. Their queues are not read."""
     blocked: Sequence[str]
-    """Names of the actors that are blocked."""
+    """Names of the blocked actors."""
     scanned_ago: float
-    """Seconds since any worker noted a scan; infinite if none ever did."""
+    """Seconds since the latest recorded scan by any worker; infinite if there was none."""
 
 
 @translated
 class HeartbeatView:
-    """What a heartbeat looks at: all workers, what is blocked, and when somebody scanned. One question."""
+    """A query of all workers, blocked actors and the latest scan, in one round trip. Reads the primary."""
 
     def __init__(self, database: Database[Document]) -> None:
         self._workers = current(database[schema.WORKERS])
 
     def look(self, host: str) -> HeartbeatLook:
-        """Return all of it as it is now. Reads as many documents as there are workers, actors and scanners."""
-        # Not only those whose name is one: that would be asked of the index, which costs twice as much.
+        """Read the current state. Reads one document per worker, actor and scanner.
+
+        Args:
+            host: Host whose workers are returned as neighbours.
+        """
+        # The name is not part of the filter, because the index would then be used, at twice the cost.
         blocked: Document = {"blockedAt": {"$ne": None}}
         actors = [{"$match": blocked}, {"$project": {"_id": False, "blocked": "$_id"}}]
         stages: list[Document] = [{"$project": _BRIEF}]
@@ -66,20 +73,24 @@ class HeartbeatView:
             {"$unionWith": {"coll": schema.ACTORS, "pipeline": actors}},
             {"$unionWith": {"coll": schema.SCANNERS, "pipeline": [{"$project": {"_id": False, "scannedAgo": _AGO}}]}},
         ]
-        found = list(self._workers.aggregate(stages))
-        there = [one for one in found if isinstance(one.get("_id"), str)]
+        documents = list(self._workers.aggregate(stages))
+        workers = [document for document in documents if isinstance(document.get("_id"), str)]
         return HeartbeatLook(
-            deadlines={one["_id"]: one.get("recoveryTime") for one in there},
-            neighbours=list(readable(Worker, [one for one in there if one.get("host") == host])),
-            blocked=[one["blocked"] for one in found if isinstance(one.get("blocked"), str)],
+            deadlines={document["_id"]: document.get("recoveryTime") for document in workers},
+            neighbours=list(readable(Worker, [document for document in workers if document.get("host") == host])),
+            blocked=[document["blocked"] for document in documents if isinstance(document.get("blocked"), str)],
             scanned_ago=min(
-                (one["scannedAgo"] for one in found if one.get("scannedAgo") is not None), default=math.inf
+                (document["scannedAgo"] for document in documents if document.get("scannedAgo") is not None),
+                default=math.inf,
             ),
         )
 
 
 class Claim(NamedTuple):
-    """What an attempt claimed: a decision under a pass; `attempts` is how often it had been claimed then."""
+    """The claim of an attempt: a decision under a pass.
+
+    `attempts` is the decision's number of attempts at the claim.
+    """
 
     decision_id: str
     pass_key: str
@@ -87,13 +98,13 @@ class Claim(NamedTuple):
 
 
 class Fate(StrEnum):
-    """What became of a claim. Nothing may be freed upon what is not `KNOWN`: it counts as held."""
+    """The fate of a claim. Only fates in `KNOWN` may free a slot; with any other fate, the claim counts as held."""
 
     HELD = "held"
     LOST = "lost"
-    """Its task was queued again, and may be another attempt's by now."""
+    """The task was requeued, and another attempt may have claimed it."""
     DECIDED = "decided"
-    """Its task has ended, whoever brought the end: nothing of this attempt is taken any more."""
+    """The task has ended, by this attempt or another. A later result of this attempt is discarded."""
     UNSEEN = "a majority of MongoDB's members lags behind"
     DAMAGED = "its record can't be read"
 
@@ -103,40 +114,42 @@ KNOWN = frozenset({Fate.HELD, Fate.LOST, Fate.DECIDED})
 
 @translated
 class Hung:
-    """Queries over the collection `decisions`, and what is kept of hung slots in `actors`.
+    """Queries of the collection `decisions`, and notes of freed slots in `actors`.
 
-    `catch_up` waits until a majority has all that the primary has.
+    Decisions are read with read concern majority, because slots are freed based on them. `catch_up` waits until a
+    majority has all writes of the primary.
     """
 
     def __init__(self, database: Database[Document], catch_up: Callable[[], None]) -> None:
-        # A slot is freed upon what is read here, so it is to be what stays.
+        # Read concern majority, because a slot is freed based on these reads and a failover must not revoke them.
         self._decisions = committed(database[schema.DECISIONS])
         self._actors = current(database[schema.ACTORS])
         self._catch_up = catch_up
 
     def fates(self, claims: Many[Claim]) -> dict[Claim, Fate]:
-        """What became of each. Index `_id`.
+        """Return the fate of each claim. Index `_id`.
 
-        What a majority has may be older than a claim: what may be so is read once more when the majority has caught up.
-        Then it tells the truth, also of a claim that a failover took back, or whose record is gone: both are lost.
-        Waits CATCH_UP_TIMEOUT for that; else the claim is UNSEEN.
+        A majority read may be older than a claim. Such decisions are read again after the majority has caught up. After
+        that, the answer is certain, also for claims that a failover took back and for decisions that are gone: both are
+        LOST. If the majority does not catch up within CATCH_UP_TIMEOUT, the fate is UNSEEN.
         """
-        found = self._read(claims)
-        older = [claim for claim in claims if _may_be_older(claim, found.get(claim.decision_id))]
-        unseen = frozenset(older) if older and not self._caught_up() else frozenset()
-        found |= self._read([claim for claim in older if claim not in unseen])
+        documents = self._read(claims)
+        outdated = [claim for claim in claims if _may_be_older(claim, documents.get(claim.decision_id))]
+        unseen = frozenset(outdated) if outdated and not self._caught_up() else frozenset()
+        documents |= self._read([claim for claim in outdated if claim not in unseen])
         return {
-            claim: Fate.UNSEEN if claim in unseen else _fate(claim, found.get(claim.decision_id)) for claim in claims
+            claim: Fate.UNSEEN if claim in unseen else _fate(claim, documents.get(claim.decision_id))
+            for claim in claims
         }
 
     def _read(self, claims: Many[Claim]) -> dict[str, Document | None]:
-        """Return {decision: its document, or None} of each of these claims."""
+        """Return the document of each claim's decision by id; None for a missing decision."""
         if not claims:
             return {}
         ids = sorted({claim.decision_id for claim in claims})
         fields = {"state": True, "pass": True, "attempts": True}
-        found = self._decisions.find({"_id": {"$in": ids}}, fields)
-        return {**dict.fromkeys(ids), **{document["_id"]: document for document in found}}
+        documents = self._decisions.find({"_id": {"$in": ids}}, fields)
+        return {**dict.fromkeys(ids), **{document["_id"]: document for document in documents}}
 
     def _caught_up(self) -> bool:
         try:
@@ -148,21 +161,20 @@ class Hung:
         return True
 
     def note_freed(self, actor: str, worker: str, task: str) -> None:
-        """Count a slot that was freed of an attempt of this actor. For reports: nothing is decided by it."""
+        """Record a freed slot in the actor's record, and increment its count. Only for reports."""
         freed = {"slots": plus_one("freed.slots"), "at": "$$NOW", "worker": literal(worker), "task": literal(task)}
         self._actors.update_one({"_id": actor}, [{"$set": {"freed": freed}}])
 
     def freed(self) -> list[FreedSlots]:
-        """Return the slots that were freed, by actor, the last freed first. Reads as many documents as there are
-        actors."""
-        found = self._actors.find({"freed": {"$type": "object"}}, {"freed": True}).sort("freed.at", -1)
-        return list(readable(FreedSlots, ({**document["freed"], "_id": document["_id"]} for document in found)))
+        """Return the freed slots by actor, the latest first. Reads one document per actor, from the primary."""
+        documents = self._actors.find({"freed": {"$type": "object"}}, {"freed": True}).sort("freed.at", -1)
+        return list(readable(FreedSlots, ({**document["freed"], "_id": document["_id"]} for document in documents)))
 
 
 def _may_be_older(claim: Claim, decision: Document | None) -> bool:
-    """Whether a record may be from before the claim: each claim counts up its attempts.
+    """Return whether a document may be older than the claim. Each claim increments `attempts`.
 
-    An earlier claim that was refused is not counted any more. It had the same number as this one, under another pass.
+    A refused claim is not counted, so an earlier claim may have the same number under another pass.
     """
     if decision is None:
         return True
@@ -173,7 +185,7 @@ def _may_be_older(claim: Claim, decision: Document | None) -> bool:
 
 
 def _fate(claim: Claim, decision: Document | None) -> Fate:
-    """Return the fate of a claim, by a record that is not older than the claim."""
+    """Return the fate of a claim, given a document that is not older than the claim."""
     if decision is None:
         return Fate.LOST
     state, held_pass = decision.get("state"), decision.get("pass")

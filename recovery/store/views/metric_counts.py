@@ -1,7 +1,7 @@
-"""Queries and updates of counts for metrics: the census of processes, and what programs counted that nobody scrapes.
+"""Queries and updates of counts for metrics: the census of processes, and counts of programs that are not scraped.
 
-Counting processes costs what is live, so one worker takes the census for all, seldom, and every worker reads it.
-Nothing is decided by left counts: what a failover takes back is a count too few, or too many.
+Counting processes costs in proportion to the live processes. Therefore one worker takes the census for all, seldom, and
+every worker reads it. Left counts are only for metrics: a failover may lose or repeat a few.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ THE_ONE = "census"
 FAR = 86_400.0
 """Maximum postponement of a census, in seconds."""
 TYPES = 200
-"""Of which processes are counted by themselves, in each state: those that have the most. Whoever has more types has
-them by mistake, and each would be a series in Prometheus."""
+"""Maximum number of process types in a census, per state: those with the most processes. More types are probably a
+mistake, and each would be a time series in Prometheus."""
 
 _COUNTED = ((ProcessState.RUNNING, "running"), (ProcessState.BROKEN, "unsuccessful"))
 _TEXT: Document = {"$cond": [{"$eq": [{"$type": "$type"}, "string"]}, "$type", ""]}
@@ -39,34 +39,39 @@ log = logging.getLogger(__name__)
 
 @translated
 class Censuses:
-    """The collection `census`, and the counts that go into it."""
+    """The collection `census`, and the queries that count for it."""
 
     def __init__(self, database: Database[Document]) -> None:
         self._database = database
         self._current, self._committed = current(database[schema.CENSUS]), committed(database[schema.CENSUS])
 
     def begin(self, within: float) -> datetime | None:
-        """Acquire the census lease for so many seconds, if a census is due and nobody takes it. Return the lease's
-        expiry, by which `save` knows who began the census; None if none is due."""
-        # One that is far off was set by a clock that ran ahead, and would be the last one.
+        """Acquire the census lease for `within` seconds, if a census is due.
+
+        Compares `nextAt` with the database's clock, on the primary. Return the lease's expiry, which `save` compares;
+        None if no census is due.
+        """
+        # A time that is far off comes from a clock that ran ahead. Without this check no census would be due again.
         due: Document = {"$expr": {"$or": [{"$lte": ["$nextAt", "$$NOW"]}, {"$gt": ["$nextAt", after(FAR)]}]}}
         stages = [{"$set": {"nextAt": after(within)}}]
-        begun = self._current.find_one_and_update({"_id": THE_ONE, **due}, stages, return_document=True)
-        if begun is None:
+        census = self._current.find_one_and_update({"_id": THE_ONE, **due}, stages, return_document=True)
+        if census is None:
             try:
-                begun = self._current.find_one_and_update(
+                census = self._current.find_one_and_update(
                     {"_id": THE_ONE, "nextAt": None}, stages, upsert=True, return_document=True
                 )
-            except DuplicateKeyError:  # it is there, and not due
+            except DuplicateKeyError:  # it exists and is not due
                 return None
-        assert begun is not None  # it is an upsert
-        until: datetime = begun["nextAt"]
+        assert census is not None  # an upsert always returns a document
+        until: datetime = census["nextAt"]
         return until
 
     def count(self) -> tuple[CensusLine, ...]:
-        """Running and broken processes by type, as a majority has them. Running ones: index `running`, and nothing but
-        it."""
-        told = committed(self._database[schema.PROCESSES])
+        """Return the numbers of running and broken processes by type. Read concern majority.
+
+        Running processes are counted in index `running` alone, broken ones by index `unsuccessful`.
+        """
+        processes = committed(self._database[schema.PROCESSES])
         lines = list[CensusLine]()
         for state, index in _COUNTED:
             stages: list[Document] = [
@@ -75,43 +80,49 @@ class Censuses:
                 {"$sort": {"count": pymongo.DESCENDING, "_id": 1}},
                 {"$limit": TYPES},
             ]
-            found = told.aggregate(stages, hint=index)
-            lines += [CensusLine(type=one["_id"], state=state.value, count=one["count"]) for one in found]
+            rows = processes.aggregate(stages, hint=index)
+            lines += [CensusLine(type=row["_id"], state=state.value, count=row["count"]) for row in rows]
         return tuple(lines)
 
     def save(self, census: Census, begun: datetime, next_within: float) -> bool:
-        """Save what was counted under the lease that expires at `begun`; the next census is due in so many seconds.
-        Return False if counting took longer than the lease, and somebody else has begun another census."""
+        """Save a census, and make the next one due in `next_within` seconds.
+
+        `begun` is the expiry of the lease under which it was counted, and must still be stored. Acknowledged by a
+        majority. Return False if the lease expired and another worker has begun a census.
+        """
         fields = literals(to_document(census))
         times = {"takenAt": "$$NOW", "nextAt": after(next_within)}
-        ours = {"_id": census.id, "nextAt": begun}
-        return self._committed.update_one(ours, [{"$replaceWith": {**fields, **times}}]).matched_count == 1
+        under_lease = {"_id": census.id, "nextAt": begun}
+        return self._committed.update_one(under_lease, [{"$replaceWith": {**fields, **times}}]).matched_count == 1
 
     def last(self, within: float) -> Census | None:
-        """Return the last census, as a majority has it; None if there is none that is at most so many seconds old."""
-        found = self._committed.find({"_id": THE_ONE, "$expr": near_now("$takenAt", within)})
-        return next(readable(Census, found), None)
+        """Return the last census if it is at most `within` seconds old; None otherwise. Read concern majority."""
+        documents = self._committed.find({"_id": THE_ONE, "$expr": near_now("$takenAt", within)})
+        return next(readable(Census, documents), None)
 
 
 @translated
 class LeftCountRecords:
-    """The collection `leftCounts`."""
+    """The collection `leftCounts`: counts of short-lived programs, left for a worker to export."""
 
     def __init__(self, collection: Collection[Document]) -> None:
         self._current = current(collection)
 
     def leave(self, samples: Iterable[Sample]) -> None:
-        """Leave these counts for a worker."""
+        """Save counts under a new id for some worker to take."""
         fields = to_document(LeftCounts(id=new_pass(), samples=tuple(samples)))
         key = fields.pop("_id")
         stages = [{"$set": literals(fields) | {"at": "$$NOW"}}]
         self._current.update_one({"_id": key}, stages, upsert=True)
 
     def take(self, limit: int) -> list[LeftCounts]:
-        """Some of what was left, the oldest first; nobody else gets them. What can't be read is told and removed: it
-        would stand before all others. One round trip, and one more for each that is there."""
-        found = read(LeftCounts, self._current.find().sort("_id", 1).limit(limit))
-        for damage in found.damaged:
+        """Take up to `limit` left counts, the oldest first. No other worker gets the same ones.
+
+        Each is removed when taken. Counts that can't be read are logged and removed, because they would otherwise stay
+        first. Uses one round trip, and one more per record.
+        """
+        left_counts = read(LeftCounts, self._current.find().sort("_id", 1).limit(limit))
+        for damage in left_counts.damaged:
             if self._current.delete_one({"_id": damage.record}).deleted_count:
                 log.warning("%s; it was removed, and is not counted", damage)
-        return [one for one in found.records if self._current.delete_one({"_id": one.id}).deleted_count]
+        return [counts for counts in left_counts.records if self._current.delete_one({"_id": counts.id}).deleted_count]

@@ -1,8 +1,8 @@
-"""Tasks that are not decided, by actor: queued, delayed, waiting for other tasks, or worked on.
+"""Counts of unfinished tasks by actor: queued, delayed, waiting for other tasks, or running.
 
-All but the last stand in the index `pending`. Which actors have any is a seek for each actor and state; what is counted
-is counted where nobody serves the actor, or somebody reads it. So a look costs the actors and what is held up, and not
-what is live: a graph of a million tasks whose turn is to come costs nothing while all its actors are served.
+All but running tasks are found by index `pending`. Finding the actors that have tasks costs one index seek per actor
+and state. Tasks are counted only if no worker serves their actor or somebody asks, so the cost depends on the actors
+and the blocked tasks, not on all live tasks. All queries have read concern majority.
 """
 
 from __future__ import annotations
@@ -26,21 +26,23 @@ WAITING, DELAYED = DecisionState.WAITING.value, DecisionState.DELAYED.value
 QUEUED, WORKING = DecisionState.QUEUED.value, DecisionState.WORKING.value
 
 MAX_LOOKED_UP = 10_000
-"""Tasks that wait for others of which the processes are looked up, in 0.1 s. Of more than that all are taken to be of
-processes that run: rather an alert too many."""
+"""Maximum number of waiting tasks whose processes are looked up. Beyond it, all are presumed to belong to running
+processes, because a superfluous alert is better than a missing one."""
 
 MAX_STRANGERS = 50
-"""Actors that no worker ever told of, as those of a client's new code, which are named. Whoever starts processes can
-write any number of names: of more than these is told how many tasks they have."""
+"""Maximum number of unknown actors that are named. An unknown actor is one that no worker has announced, for example
+of a client's new code. A client can invent any number of names, so for the rest only the number of tasks is
+reported."""
 COUNT_LIMIT = 10_000
-"""Tasks of the other strangers that are counted."""
+"""Maximum number of tasks of unnamed unknown actors that are counted."""
 
 FEW = 20
-"""Up to this many actors have their tasks counted one after another."""
+"""Up to this many actors are counted with one query each."""
 
-# A task goes from each to the next, and from the last back to the one before: asked for in this order it is not missed.
+# A task moves through these states in this order. Querying in the same order does not miss a moving task. The last
+# state is repeated because a running task may be queued again.
 _IN_TURN = (WORKING, WAITING, DELAYED, QUEUED, WORKING)
-# With a name for an actor: what another program wrote without one is in no queue.
+# Only actors with a name: a decision without one, written by another program, is in no queue.
 _NAMED: Document = {"actor": {"$gte": ""}}
 _HAS_DEADLINE: Document = {"recoveryTime": {"$exists": True}}
 _HAS_HOLDER: Document = {"worker": {"$exists": True}}
@@ -49,65 +51,81 @@ _COUNTED: Document = {"$sum": 1}
 
 @dataclass(frozen=True, slots=True)
 class ToCome:
-    """Numbers of tasks of one actor that are neither queued nor decided."""
+    """The numbers of tasks of one actor that are neither queued nor finished."""
 
     delayed: int = 0
     after_others: int = 0
-    """Tasks that wait for other tasks first."""
+    """Tasks of running processes that wait for other tasks."""
     of_broken: int = 0
-    """The same of processes that do not run: their turn comes only if an operator restarts what failed."""
+    """Tasks of processes that do not run which wait for other tasks. They run only if an operator restarts the
+    failed tasks."""
     working: int = 0
 
 
 @translated
 class Pending:
-    """Queries over undecided decisions, by actor."""
+    """Queries of unfinished decisions by actor."""
 
     def __init__(self, database: Database[Document]) -> None:
         self._decisions = committed(database[schema.DECISIONS])
 
     def to_come(self, ours: Collection[str]) -> tuple[set[str], bool]:
-        """Actors with tasks that wait for others, or are delayed: those of `ours`, and up to MAX_STRANGERS others in
-        each state; and whether there are still others. Index `pending`: a seek for each, and each state."""
-        (waiting, more), (delayed, yet_more) = (
+        """Return the actors with waiting or delayed tasks, and whether there are more such actors.
+
+        Returns those of `ours`, and up to MAX_STRANGERS others per state. Index `pending`, one seek per actor and
+        state.
+        """
+        (waiting, more_waiting), (delayed, more_delayed) = (
             self._each(state, ours, {"$group": {"_id": "$actor"}}) for state in (WAITING, DELAYED)
         )
-        return waiting.keys() | delayed.keys(), more or yet_more
+        return waiting.keys() | delayed.keys(), more_waiting or more_delayed
 
     def oldest(self, ours: Collection[str]) -> tuple[dict[str, datetime | None], bool]:
-        """{actor: when the oldest of its queued tasks was queued}, of as many. Costs as much."""
+        """Return when the oldest queued task of each actor was queued, and whether there are more such actors.
+
+        Same actors, limits and cost as `to_come`.
+        """
         sort = {"state": 1, "actor": 1, "queuedAt": 1}
         stages = {"$sort": sort}, {"$group": {"_id": "$actor", "since": {"$first": "$queuedAt"}}}
         return self._each(QUEUED, ours, *stages)
 
-    def _each(self, state: str, ours: Collection[str], *stages: Document) -> tuple[dict[str, datetime | None], bool]:
-        """{actor: what `since` is} of what these stages make of each actor with tasks in a state."""
-        most = len(ours) + MAX_STRANGERS
-        # Cut by the server, after the seeks: a name may be megabytes long.
-        cut: Document = {"$project": {"_id": {"$substrCP": ["$_id", 0, ACTOR_NAME_LENGTH + 1]}, "since": True}}
-        found = self._seek(_NAMED | {"state": state}, *stages, {"$limit": most + 1}, cut)
-        if len(found) > most:  # in their order by name, in which strangers may be before all of ours
-            found += self._seek({"state": state, "actor": {"$in": list(ours)}}, *stages)
-        since = {one["_id"]: one.get("since") for one in found}
-        strangers = sorted(name for name in since.keys() - set(ours) if is_actor_name(name))[:MAX_STRANGERS]
-        named = {name: since[name] for name in sorted({*strangers, *(since.keys() & set(ours))})}
+    def _each(
+        self, state: str, our_actors: Collection[str], *stages: Document
+    ) -> tuple[dict[str, datetime | None], bool]:
+        """Run stages over the tasks in a state. Return {actor: its `since`}, and whether there are more actors."""
+        limit = len(our_actors) + MAX_STRANGERS
+        # Names are cut by the server, because another program may write names of megabytes.
+        cut_names: Document = {"$project": {"_id": {"$substrCP": ["$_id", 0, ACTOR_NAME_LENGTH + 1]}, "since": True}}
+        rows = self._seek(_NAMED | {"state": state}, *stages, {"$limit": limit + 1}, cut_names)
+        if len(rows) > limit:  # sorted by name, so unknown actors may have displaced ours
+            rows += self._seek({"state": state, "actor": {"$in": list(our_actors)}}, *stages)
+        since = {row["_id"]: row.get("since") for row in rows}
+        strangers = sorted(name for name in since.keys() - set(our_actors) if is_actor_name(name))[:MAX_STRANGERS]
+        named = {name: since[name] for name in sorted({*strangers, *(since.keys() & set(our_actors))})}
         return named, len(named) < len(since)
 
     def count_others(self, known: Collection[str]) -> tuple[int, datetime | None]:
-        """How many tasks wait of actors that are none of the known ones, COUNT_LIMIT at most, and since when the oldest
-        of these is queued. Index `pending` alone."""
+        """Return how many tasks of unknown actors wait, at most COUNT_LIMIT, and when the oldest was queued.
+
+        Reads index `pending` only.
+        """
         waits = {"actor": {"$gte": "", "$nin": list(known)}, "state": {"$in": [WAITING, DELAYED, QUEUED]}}
         total: Document = {"$group": {"_id": None, "count": _COUNTED, "since": {"$min": "$queuedAt"}}}
-        found = next(iter(self._seek(waits, {"$limit": COUNT_LIMIT}, total)), None)
-        return (found["count"], found["since"]) if found else (0, None)
+        total_row = next(iter(self._seek(waits, {"$limit": COUNT_LIMIT}, total)), None)
+        return (total_row["count"], total_row["since"]) if total_row else (0, None)
 
     def count_queued(self, actors: Collection[str], until: datetime | None = None) -> dict[str, int]:
-        """{actor: queued tasks} of those that have any; of those that were queued up to then. Index `pending` alone."""
+        """Return the number of queued tasks of these actors, optionally only those queued by `until`.
+
+        Actors without tasks are absent. Reads index `pending` only.
+        """
         return self._count(QUEUED, actors, {} if until is None else {"queuedAt": {"$lte": until}})
 
     def count_to_come(self, actors: Collection[str]) -> dict[str, ToCome]:
-        """What is to come of these actors. Index `pending`, and up to MAX_LOOKED_UP decisions; for what is worked on
-        index `worker`, and as many decisions as are claimed."""
+        """Return the numbers of tasks of these actors that are not queued.
+
+        Index `pending` and up to MAX_LOOKED_UP processes; for running tasks index `worker` and the claimed decisions.
+        """
         if not actors:
             return {}
         working = self._count_working(actors)
@@ -126,34 +144,45 @@ class Pending:
         }
 
     def actors_of(self, process_id: str, actors: Collection[str]) -> set[str]:
-        """Those of these actors that a task of the process waits for, now or later. Index `_id`, one range."""
+        """Return those of these actors that have a delayed, queued or waiting task in the process.
+
+        Index `_id`, one range.
+        """
         not_taken = {"state": {"$in": [WAITING, DELAYED, QUEUED]}, "actor": {"$in": list(actors)}}
         stages = [{"$match": record_range(process_id) | not_taken}, {"$group": {"_id": "$actor"}}]
         return {document["_id"] for document in self._decisions.aggregate(stages, hint="_id_")}
 
     def undecided(self, actor: str) -> dict[str, int]:
-        """{state: tasks} of an actor that are not decided, whatever became of their processes. For an operator: what is
-        worked on is found by index `deadline`, which reads all that is live."""
-        found: dict[str, int] = {}
+        """Return the number of unfinished tasks of an actor by state, whatever the state of their processes.
+
+        For operators: running tasks are found by index `deadline`, which reads all live decisions.
+        """
+        counts: dict[str, int] = {}
         for state in _IN_TURN:
             for document in self._undecided(state, actor, {"$group": {"_id": None, "count": _COUNTED}}):
-                found[state] = max(found.get(state, 0), document["count"])
-        return found
+                counts[state] = max(counts.get(state, 0), document["count"])
+        return counts
 
     def processes_of(self, actor: str) -> list[str]:
-        """Ids of the processes that such tasks are of, each once, in order. Reads these decisions."""
-        ids = (one["_id"] for state in _IN_TURN for one in self._undecided(state, actor, {"$project": {"_id": True}}))
+        """Return the sorted ids of the processes with an unfinished task of this actor. Reads these decisions."""
+        ids = (
+            document["_id"]
+            for state in _IN_TURN
+            for document in self._undecided(state, actor, {"$project": {"_id": True}})
+        )
         return sorted({split_record_id(key)[0] for key in ids})
 
     def still_waiting(self, actor: str, process_ids: Collection[str]) -> set[str]:
-        """Those of these processes that have such a task. Index `_id`: reads the decisions of these processes, as an
-        abort of them does."""
+        """Return those of these processes that have an unfinished task of this actor.
+
+        Index `_id`, one range per process; reads all their decisions.
+        """
         undecided: Document = {"actor": actor, "state": {"$in": [*{*_IN_TURN}]}}
-        of_them = {"$or": [record_range(key) | undecided for key in process_ids]}
+        in_processes = {"$or": [record_range(process_id) | undecided for process_id in process_ids]}
         if not process_ids:
             return set()
-        found = self._decisions.find(of_them, {"_id": True}, hint="_id_")
-        return {split_record_id(one["_id"])[0] for one in found}
+        documents = self._decisions.find(in_processes, {"_id": True}, hint="_id_")
+        return {split_record_id(document["_id"])[0] for document in documents}
 
     def _undecided(self, state: str, actor: str, stage: Document) -> Iterable[Document]:
         of_actor: Document = {"state": state, "actor": actor}
@@ -164,18 +193,18 @@ class Pending:
         except OperationFailure as error:
             if not is_index_missing(error):
                 raise
-        return self._decisions.aggregate([{"$match": of_actor}, stage])  # rather dear than overlooked
+        return self._decisions.aggregate([{"$match": of_actor}, stage])  # slow, but finds all
 
-    def _count(self, state: str, actors: Collection[str], more: Document | None = None) -> dict[str, int]:
-        # Of a few range by range, by keys alone: a tenth of the time, and a round trip for each.
+    def _count(self, state: str, actors: Collection[str], extra: Document | None = None) -> dict[str, int]:
+        # For few actors, one count per actor reads index keys only and takes a tenth of the time.
         if actors and len(actors) <= FEW:
-            return self._count_each(state, actors, more or {})
-        of_them: Document = {"state": state, "actor": {"$in": list(actors)}, **(more or {})}
-        found = self._seek(of_them, {"$group": {"_id": "$actor", "count": _COUNTED}}) if actors else []
-        return {document["_id"]: document["count"] for document in found}
+            return self._count_each(state, actors, extra or {})
+        of_actors: Document = {"state": state, "actor": {"$in": list(actors)}, **(extra or {})}
+        rows = self._seek(of_actors, {"$group": {"_id": "$actor", "count": _COUNTED}}) if actors else []
+        return {document["_id"]: document["count"] for document in rows}
 
-    def _count_each(self, state: str, actors: Collection[str], more: Document) -> dict[str, int]:
-        queries: list[Document] = [{"state": state, "actor": actor, **more} for actor in actors]
+    def _count_each(self, state: str, actors: Collection[str], extra: Document) -> dict[str, int]:
+        queries: list[Document] = [{"state": state, "actor": actor, **extra} for actor in actors]
         try:
             counts = [self._decisions.count_documents(query, hint="pending") for query in queries]
         except OperationFailure as error:
@@ -185,11 +214,11 @@ class Pending:
         return {actor: count for actor, count in zip(actors, counts, strict=True) if count}
 
     def _count_running(self, actors: Collection[str]) -> dict[str, int]:
-        """{actor: its tasks that wait for others} of processes that run."""
+        """Return the number of waiting tasks of running processes by actor."""
         if not actors:
             return {}
         process = {"$first": {"$split": ["$_id", SEPARATOR]}}
-        found = self._seek(
+        rows = self._seek(
             {"state": WAITING, "actor": {"$in": list(actors)}},
             {"$group": {"_id": {"actor": "$actor", "process": process}, "count": _COUNTED}},
             {
@@ -204,7 +233,7 @@ class Pending:
             {"$match": {"running": {"$ne": []}}},
             {"$group": {"_id": "$_id.actor", "count": {"$sum": "$count"}}},
         )
-        return {document["_id"]: document["count"] for document in found}
+        return {document["_id"]: document["count"] for document in rows}
 
     def _count_working(self, actors: Collection[str]) -> dict[str, int]:
         held = _HAS_HOLDER | {"state": WORKING, "actor": {"$in": list(actors)}}
@@ -217,6 +246,7 @@ class Pending:
         except OperationFailure as error:
             if not is_index_missing(error):
                 raise
-        # No worker of this version, nor `recovery init`, has run yet, as `doctor` says: reads all that is live. What
-        # waits for other tasks has no deadline, and is not seen; `undecided` sees it.
+        # The index does not exist before a worker of this version or `recovery init` has run, as `doctor` reports. Then
+        # all live decisions are read. Tasks that wait for other tasks have no deadline and are missed here; `undecided`
+        # finds them.
         return self._decisions.aggregate([{"$match": _HAS_DEADLINE | match}, *stages], hint="deadline").to_list()

@@ -1,8 +1,8 @@
-"""Processes with all of their records as JSON texts, a line for each, and back: what is kept of what is removed.
+"""Exports of processes with all their records as JSON lines, so that removed processes can be kept and imported again.
 
 A line is an object `{"process": …, "graph": …, "tasks": […], "decisions": […]}` in MongoDB's relaxed Extended JSON:
-times are `{"$date": "…"}`, all else is plain. What is read back comes in an epoch of its own, above all that its
-records had: whoever began to remove it before, and was paused since, finds nothing any more that he may remove.
+times are `{"$date": "…"}`, everything else is plain JSON. An imported process gets a new epoch, higher than all epochs
+of its records. A worker that began to remove the process earlier therefore finds nothing to remove.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ from recovery.store.expressions import record_ranges
 
 _OF_TASKS = {"tasks": schema.TASKS, "decisions": schema.DECISIONS}
 MAX_LINE = 512 * 1024 * 1024
-"""Bytes of a process as a line. One of 100,000 tasks has about 100 MB. Without a limit a file could take all memory."""
+"""Maximum length of a line, in bytes. A process of 100,000 tasks takes about 100 MB. Without a limit, an import
+could use all memory."""
 MAX_DEPTH = 100
-"""Levels of documents and arrays in each other that MongoDB promises to take. Ours have six."""
-_NONE = "it is no process: an export has an object with `process`, `graph`, `tasks` and `decisions`"
+"""Maximum nesting depth of documents and arrays that MongoDB supports. Our records use six levels."""
+_NOT_A_PROCESS = "it is not a process: a line of an export has `process`, `graph`, `tasks` and `decisions`"
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A process with all of its records, as documents."""
+    """A process with all of its records as documents."""
 
     process: Document
     graph: Document | None
@@ -55,131 +56,147 @@ class Whole:
 
     @property
     def exported_epoch(self) -> int:
-        """The epoch of the process's record when it was exported."""
-        of, told = self.process["epoch"], self.process.get("importedEpoch")
-        return int(told if told is not None and self.process.get("importedAs") == of else of)
+        """The epoch by which exports of a process are compared.
+
+        For a process that is unchanged since its import, this is the epoch in the export that was imported.
+        """
+        epoch, imported_epoch = self.process["epoch"], self.process.get("importedEpoch")
+        return int(imported_epoch if imported_epoch is not None and self.process.get("importedAs") == epoch else epoch)
 
     def without_mark(self) -> Whole:
-        """Return the same process without its mark of a removal."""
-        kept = {
+        """Return the same process without its removal mark."""
+        fields = {
             name: value for name, value in self.process.items() if name not in ("removing", "order", "recoveryTime")
         }
-        return replace(self, process=kept)
+        return replace(self, process=fields)
 
     def begun_anew(self, epoch: int) -> Whole:
-        """The same in this epoch, each record moved as far as the others, which tells from which it was read back."""
-        by = epoch - self.process["epoch"]
+        """Return the same process in this epoch, marked as imported. All records move by the same number of epochs."""
+        distance = epoch - self.process["epoch"]
 
-        def moved(record: Document) -> Document:
-            return {**record, "epoch": record["epoch"] + by}
+        def in_new_epoch(record: Document) -> Document:
+            return {**record, "epoch": record["epoch"] + distance}
 
-        imported = {"importedEpoch": self.exported_epoch, "importedAs": epoch}
+        import_fields = {"importedEpoch": self.exported_epoch, "importedAs": epoch}
         return Whole(
-            process={**moved(self.process), **imported},
-            graph=moved(self.graph) if self.graph is not None else None,
-            tasks=list(map(moved, self.tasks)),
-            decisions=list(map(moved, self.decisions)),
+            process={**in_new_epoch(self.process), **import_fields},
+            graph=in_new_epoch(self.graph) if self.graph is not None else None,
+            tasks=list(map(in_new_epoch, self.tasks)),
+            decisions=list(map(in_new_epoch, self.decisions)),
         )
 
     def line(self) -> str:
-        """Return the process as a text without line breaks. Raises InputError if nobody could read it back."""
+        """Return the process as a text without line breaks.
+
+        Raises:
+            InputError: The line could not be imported again: it is too long, or MongoDB does not accept a record.
+        """
         for record in self.records:
             _check_storable(record)
-        found = {"process": self.process, "graph": self.graph, "tasks": self.tasks, "decisions": self.decisions}
-        line = dumps(found, json_options=RELAXED_JSON_OPTIONS)
+        records = {"process": self.process, "graph": self.graph, "tasks": self.tasks, "decisions": self.decisions}
+        line = dumps(records, json_options=RELAXED_JSON_OPTIONS)
         if len(line) > MAX_LINE:
             raise InputError(f"it has {len(line):,} characters, and an import reads {MAX_LINE:,} at the most")
         return line
 
 
 Line = tuple[Whole, str]
-"""A process, and the line that it is."""
+"""A process and its line."""
 
 
 @translated
 class Exports:
-    """Reads whole processes, as a majority has them, and their lines."""
+    """Reads of whole processes (read concern majority), and parsing of lines."""
 
     def __init__(self, database: Database[Document]) -> None:
-        self._told = {name: committed(database[name]) for name in schema.OF_PROCESSES}
+        self._collections = {name: committed(database[name]) for name in schema.OF_PROCESSES}
 
     def wholes(self, process_ids: Sequence[str]) -> Iterator[Whole]:
-        """Those of these that are there, in order of id. Four queries, of which one process is in memory at a time, and
-        the next one. Index `_id_`."""
+        """Yield those of these processes that exist, in order of id.
+
+        Uses four queries by index `_id_`. One or two processes are in memory at a time.
+        """
         if not process_ids:
             return
-        among: Document = {"_id": {"$in": list(process_ids)}}
+        by_id: Document = {"_id": {"$in": list(process_ids)}}
         ranges: Document = record_ranges(process_ids)
         graphs, tasks, decisions = (
-            _Records(self._told[name].find(query).sort("_id", 1).hint("_id_"))
-            for name, query in ((schema.GRAPHS, among), (schema.TASKS, ranges), (schema.DECISIONS, ranges))
+            _Records(self._collections[name].find(query).sort("_id", 1).hint("_id_"))
+            for name, query in ((schema.GRAPHS, by_id), (schema.TASKS, ranges), (schema.DECISIONS, ranges))
         )
-        for process in self._told[schema.PROCESSES].find(among).sort("_id", 1).hint("_id_"):
-            key = process["_id"]
-            graph = next(iter(graphs.take(key)), None)
-            yield Whole(process, graph, tasks.take(key), decisions.take(key))
+        for process in self._collections[schema.PROCESSES].find(by_id).sort("_id", 1).hint("_id_"):
+            process_id = process["_id"]
+            graph = next(iter(graphs.take(process_id)), None)
+            yield Whole(process, graph, tasks.take(process_id), decisions.take(process_id))
 
     @staticmethod
     def parsed(line: str) -> Whole:
-        """What a line holds, to be saved in an epoch of its own. Raises InputError for what is no such line."""
+        """Parse a line that `line` returned.
+
+        Raises:
+            InputError: The line is not an exported process.
+        """
         return _parsed(line)
 
 
 class _Records:
-    """Records in order of their keys, handed out process by process."""
+    """A cursor of records in order of id, split by process."""
 
     def __init__(self, source: Iterator[Document]) -> None:
         self._groups = groupby(source, lambda document: split_record_id(document["_id"])[0])
-        self._held: dict[str, list[Document]] = {}
+        self._early: dict[str, list[Document]] = {}
         self._last = ""
 
     def take(self, process_id: str) -> list[Document]:
-        """Return all records of this process. Must be called in order of process ids. If one id begins with another,
-        their records may come in the other order, so records that come too early are held."""
+        """Return all records of this process. Must be called in the order of process ids.
+
+        If one id is a prefix of another, the records may come in the other order. Records that come too early are kept
+        for later calls.
+        """
         while self._last < process_id + SEPARATOR and (group := next(self._groups, None)) is not None:
-            key, documents = group
-            self._held[key], self._last = list(documents), key + SEPARATOR
-        return self._held.pop(process_id, [])
+            group_id, documents = group
+            self._early[group_id], self._last = list(documents), group_id + SEPARATOR
+        return self._early.pop(process_id, [])
 
 
 def _loaded(line: str) -> Document:
     try:
-        found = loads(line, json_options=RELAXED_JSON_OPTIONS.with_options(tz_aware=True))
+        document = loads(line, json_options=RELAXED_JSON_OPTIONS.with_options(tz_aware=True))
     except MemoryError:
         raise
-    except Exception as error:  # the driver's own, and whatever a text leads to that somebody has changed
-        raise InputError(f"it is no JSON: {error}") from None
-    if not (isinstance(found, dict) and isinstance(found.get("process"), dict)):
-        raise InputError(_NONE)
-    return found
+    except Exception as error:  # the driver raises various errors for a text that somebody has changed
+        raise InputError(f"it is not valid JSON: {error}") from None
+    if not (isinstance(document, dict) and isinstance(document.get("process"), dict)):
+        raise InputError(_NOT_A_PROCESS)
+    return document
 
 
 def _parsed(line: str) -> Whole:
-    found = _loaded(line)
-    process, graph = found["process"], found.get("graph")
-    key, tasks, decisions = process.get("_id"), found.get("tasks"), found.get("decisions")
+    document = _loaded(line)
+    process, graph = document["process"], document.get("graph")
+    process_id, tasks, decisions = process.get("_id"), document.get("tasks"), document.get("decisions")
     if not (isinstance(tasks, list) and isinstance(decisions, list)):
-        raise InputError(_NONE)
-    if not is_process_id(key):
-        raise InputError(f"it is no process: its _id is {given.shown(key)}, and an id has 32 hex digits")
+        raise InputError(_NOT_A_PROCESS)
+    if not is_process_id(process_id):
+        raise InputError(f"it is not a process: its _id is {given.shown(process_id)}, and an id has 32 hex digits")
     for record in (*tasks, *decisions):
-        if not (isinstance(record, Mapping) and _is_of(record.get("_id"), key)):
+        if not (isinstance(record, Mapping) and _is_of(record.get("_id"), process_id)):
             found_id = record.get("_id") if isinstance(record, Mapping) else record
             raise InputError(
-                f"process {key}: it has the record {given.shown(found_id)}, whose _id is none of its tasks"
+                f"process {process_id}: it has the record {given.shown(found_id)}, whose _id is none of its tasks"
             )
-    if graph is not None and not (isinstance(graph, dict) and graph.get("_id") == key):
-        raise InputError(f"process {key}: its graph is of another process")
+    if graph is not None and not (isinstance(graph, dict) and graph.get("_id") == process_id):
+        raise InputError(f"process {process_id}: its graph is of another process")
     whole = Whole(process, graph, tasks, decisions).without_mark()
     for record in whole.records:
-        if record.get("epoch") is None:  # of a life that had none before
+        if record.get("epoch") is None:  # an old record without an epoch
             record["epoch"] = 0
         _check_storable(record)
     return whole
 
 
 def _check_storable(record: Document) -> None:
-    """Raise InputError for a record that MongoDB would not take, or would take for an expression."""
+    """Raise InputError if MongoDB would reject a record or interpret it as an expression."""
     if _is_deeper(record, MAX_DEPTH):
         raise InputError(f"record {record['_id']} is nested over {MAX_DEPTH} levels deep")
     try:
@@ -200,7 +217,9 @@ def _is_of(record: Any, process_id: str) -> bool:
     return is_record_id(record) and split_record_id(record)[0] == process_id
 
 
-def _is_deeper(value: Any, most: int) -> bool:
-    """Whether documents and arrays are in each other on more levels than this."""
+def _is_deeper(value: Any, max_depth: int) -> bool:
+    """Return whether documents and arrays are nested deeper than `max_depth` levels."""
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return any(most == 0 or _is_deeper(one, most - 1) for one in inner if isinstance(one, (Mapping, list)))
+    return any(
+        max_depth == 0 or _is_deeper(child, max_depth - 1) for child in inner if isinstance(child, (Mapping, list))
+    )

@@ -1,12 +1,14 @@
-"""Updates that read processes back from their exports.
+"""Updates that import processes from their exports.
 
-    order their removal → process: being removed, in an epoch that it never had → what is left of it: gone
-    → tasks, decisions, graph → process: no longer being removed (the commit point)
+    orders of removal → processes: marked as being removed, in a new epoch → older records removed
+    → tasks, decisions, graphs → processes: mark removed (the commit point)
 
-Until the last it is what a removal that was cut off is, and so cut off anywhere it is removed again. Nothing that is of
-another epoch can touch it: whoever stood still while it was removed, and makes or removes records of an earlier one, or
-reads it back as well. An epoch is the database's time in milliseconds, so none comes twice, however often a process is
-removed and read back; one more for each time that it is done again never reaches that.
+Until the commit point, an imported process looks like an interrupted removal, so an interrupted import is removed
+again. Records of other epochs cannot interfere: neither a worker that was paused while the process was removed, nor
+another import. The new epoch is the database's time in milliseconds. Therefore no epoch is used twice, however often
+the process is removed and imported; redos increment the epoch by one and never reach that time.
+
+All writes are acknowledged by a majority; all reads have read concern majority.
 """
 
 from __future__ import annotations
@@ -32,116 +34,137 @@ from recovery.store.record_reading import PROCESS_FIELDS, process_of
 from recovery.store.views.process_exports import Whole
 
 WITHIN = 300.0
-"""Seconds in which a batch is saved: a thousand times what it takes. Of whoever was cut off it is removed then."""
+"""Seconds in which a batch must be saved: a thousand times the usual duration. After that, a scanner removes an
+interrupted import."""
 SPARE = 60.0
-"""Seconds before that deadline from which on none is saved any more: a scanner may see an older record than it is."""
+"""Seconds before that deadline after which no process is committed. A scanner may act on an older read."""
 _MARK = dict.fromkeys(("removing", "order", "recoveryTime"), "")
 
 
 @translated
 class Imports:
-    """Updates over the collections of processes."""
+    """Updates of the collections that describe processes."""
 
     def __init__(self, database: Database[Document]) -> None:
         self._database = database
-        self._told = {name: committed(database[name]) for name in schema.OF_PROCESSES}
-        self._processes, self._orders = self._told[schema.PROCESSES], ProcessOrders(database[schema.ORDERS])
+        self._collections = {name: committed(database[name]) for name in schema.OF_PROCESSES}
+        self._processes, self._orders = self._collections[schema.PROCESSES], ProcessOrders(database[schema.ORDERS])
 
     def there(self, process_ids: Sequence[str]) -> dict[str, Process]:
-        """Those of these processes that are there, briefly. Raises DamagedRecord."""
-        found = self._processes.find({"_id": {"$in": list(process_ids)}}, PROCESS_FIELDS)
-        return {one["_id"]: process_of(one) for one in found}
+        """Return those of these processes that exist, by id, without arguments and results. Index `_id`.
+
+        Raises:
+            DamagedRecord: A process can't be read.
+        """
+        documents = self._processes.find({"_id": {"$in": list(process_ids)}}, PROCESS_FIELDS)
+        return {document["_id"]: process_of(document) for document in documents}
 
     def save(self, wholes: Sequence[Whole]) -> set[str]:
-        """Save processes that are not there, each in an epoch of its own; which were not. A dozen round trips, and one
-        more where a custom id is another's by now: such a process comes without it. Raises InputError for what MongoDB
-        does not take."""
+        """Save those of these processes that do not exist, each in a new epoch. Return the ids of the saved processes.
+
+        Needs about a dozen round trips for a batch. A process whose custom id is taken keeps it only as its former
+        custom id.
+
+        Raises:
+            InputError: MongoDB rejects a record, or the batch took too long and was not committed.
+        """
         now, key = told_by(self._database), new_pass()
-        new = {one.id: one.begun_anew(_epoch(one, now)) for one in reversed(wholes)}
-        epochs = {one.id: one.process["epoch"] for one in new.values()}
+        new = {whole.id: whole.begun_anew(_epoch(whole, now)) for whole in reversed(wholes)}
+        epochs = {whole.id: whole.process["epoch"] for whole in new.values()}
         self._orders.give(OrderKind.REMOVE, epochs, key, now)
-        ours = self._begin(new, key, now)
-        self._clear({one: epochs[one] for one in ours})
+        inserted = self._begin(new, key, now)
+        self._clear({process_id: epochs[process_id] for process_id in inserted})
         for name, records in (
-            (schema.TASKS, [task for one in ours for task in new[one].tasks]),
-            (schema.DECISIONS, [decision for one in ours for decision in new[one].decisions]),
-            (schema.GRAPHS, [graph for one in ours if (graph := new[one].graph) is not None]),
+            (schema.TASKS, [task for process_id in inserted for task in new[process_id].tasks]),
+            (schema.DECISIONS, [decision for process_id in inserted for decision in new[process_id].decisions]),
+            (schema.GRAPHS, [graph for process_id in inserted if (graph := new[process_id].graph) is not None]),
         ):
             self._put(name, records)
-        done = self._commit(ours, key)
-        late = ours - done
-        marked = self._give_up({one: epochs[one] for one in late}, key) if late else set()
-        # Not after an error, and not of what is marked: by its order what was begun is removed.
-        self._orders.fulfil(record_id(one, key) for one in epochs.keys() - marked)
-        if late:
-            raise InputError(
-                f"process {min(late)} was not brought back: it took over {WITHIN - SPARE:.0f} s to save it"
-            )
-        return done
+        committed_ids = self._commit(inserted, key)
+        missed = inserted - committed_ids
+        marked = self._give_up({process_id: epochs[process_id] for process_id in missed}, key) if missed else set()
+        # Skipped after an error, and for processes that are still marked: their order lets a scanner remove them.
+        self._orders.fulfil(record_id(process_id, key) for process_id in epochs.keys() - marked)
+        if missed:
+            raise InputError(f"process {min(missed)} was not imported: it took over {WITHIN - SPARE:.0f} s to save it")
+        return committed_ids
 
     def _begin(self, new: Mapping[str, Whole], key: str, now: datetime) -> set[str]:
-        """Save the processes, as being removed; those that are not somebody else's."""
+        """Insert the processes, marked as being removed. Return the ids of those that were inserted."""
         mark = {"removing": True, "order": key, "recoveryTime": now + timedelta(seconds=WITHIN)}
-        documents = {one: {**whole.process, **mark} for one, whole in new.items()}
+        documents = {process_id: {**whole.process, **mark} for process_id, whole in new.items()}
         failed = self._insert(schema.PROCESSES, documents.values())
-        # By its index: of a process that somebody else reads back just now the key is there.
+        # Only conflicts of index `customId`. A conflict of `_id` means that another import saves the same process.
         taken = {failure["op"]["_id"] for failure in failed if "customId" in failure.get("keyPattern", ())}
-        for one in taken:
-            documents[one]["formerCustomId"] = documents[one].pop("customId")
-        again = self._insert(schema.PROCESSES, [documents[one] for one in taken])
-        lost = {failure["op"]["_id"] for failure in failed} - taken | {failure["op"]["_id"] for failure in again}
-        return new.keys() - lost
+        for process_id in taken:
+            documents[process_id]["formerCustomId"] = documents[process_id].pop("customId")
+        failed_again = self._insert(schema.PROCESSES, [documents[process_id] for process_id in taken])
+        failed_ids = {failure["op"]["_id"] for failure in failed} - taken | {
+            failure["op"]["_id"] for failure in failed_again
+        }
+        return new.keys() - failed_ids
 
     def _clear(self, epochs: Mapping[str, int]) -> None:
-        """Remove what is left of these processes, of epochs before these: of somebody who stood still while they were
-        removed."""
+        """Remove remaining records of these processes from earlier epochs, written by a worker that was paused."""
         if not epochs:
             return
         for name in (schema.DECISIONS, schema.TASKS):
-            left = [{**record_range(key), **earlier(epoch)} for key, epoch in epochs.items()]
-            self._told[name].delete_many({"$or": left})
-        self._told[schema.GRAPHS].delete_many(
-            {"$or": [{"_id": key, **earlier(epoch)} for key, epoch in epochs.items()]}
+            outdated = [{**record_range(process_id), **earlier(epoch)} for process_id, epoch in epochs.items()]
+            self._collections[name].delete_many({"$or": outdated})
+        self._collections[schema.GRAPHS].delete_many(
+            {"$or": [{"_id": process_id, **earlier(epoch)} for process_id, epoch in epochs.items()]}
         )
 
     def _give_up(self, epochs: Mapping[str, int], key: str) -> set[str]:
-        """Remove what was put of processes that were not saved in time, and that are removed by now; those that are to
-        be, by an order that stands."""
-        mine: Document = {"_id": {"$in": list(epochs)}, "removing": True, "order": key}
-        marked = {one["_id"] for one in self._processes.find(mine, {"_id": True})}
-        self._clear({one: epoch + 1 for one, epoch in epochs.items() if one not in marked})
+        """Clean up processes that were not committed in time. Return the ids of those that still have our mark.
+
+        A process without the mark was removed by a scanner, so the records that this import wrote are removed here. A
+        marked process is removed by its order.
+        """
+        marked_by_us: Document = {"_id": {"$in": list(epochs)}, "removing": True, "order": key}
+        marked = {document["_id"] for document in self._processes.find(marked_by_us, {"_id": True})}
+        self._clear({process_id: epoch + 1 for process_id, epoch in epochs.items() if process_id not in marked})
         return marked
 
     def _put(self, name: str, documents: Sequence[Document]) -> None:
-        """Save records, in place of what somebody made since."""
+        """Insert records. Replace those of an earlier epoch that somebody created in the meantime."""
         failed = self._insert(name, documents)
         if failed:
-            by_id = {one["_id"]: one for one in documents}
-            late = [by_id[failure["op"]["_id"]] for failure in failed]
-            puts = [ReplaceOne({"_id": one["_id"], **earlier(one["epoch"])}, one) for one in late]
-            self._told[name].bulk_write(puts, ordered=False)
+            by_id = {document["_id"]: document for document in documents}
+            existing = [by_id[failure["op"]["_id"]] for failure in failed]
+            replacements = [
+                ReplaceOne({"_id": document["_id"], **earlier(document["epoch"])}, document) for document in existing
+            ]
+            self._collections[name].bulk_write(replacements, ordered=False)
 
-    def _commit(self, ours: Iterable[str], key: str) -> set[str]:
-        """No longer being removed, of those of these that nobody has begun to remove: long before their deadline."""
+    def _commit(self, process_ids: Iterable[str], key: str) -> set[str]:
+        """Remove the mark of processes that still have it, if their deadline is more than SPARE seconds away.
+
+        Return the ids that matched before the update.
+        """
         in_time = {"$gt": ["$recoveryTime", {"$add": ["$$NOW", 1000 * SPARE]}]}
-        mine: Document = {"_id": {"$in": list(ours)}, "removing": True, "order": key, "$expr": in_time}
-        done = {one["_id"] for one in self._processes.find(mine, {"_id": True})}
-        self._processes.update_many({**mine, "_id": {"$in": list(done)}}, {"$unset": _MARK})
-        return done
+        marked_by_us: Document = {"_id": {"$in": list(process_ids)}, "removing": True, "order": key, "$expr": in_time}
+        committed_ids = {document["_id"] for document in self._processes.find(marked_by_us, {"_id": True})}
+        self._processes.update_many({**marked_by_us, "_id": {"$in": list(committed_ids)}}, {"$unset": _MARK})
+        return committed_ids
 
     def _insert(self, name: str, documents: Iterable[Document]) -> list[Document]:
-        """Insert what is missing; what was refused since it, or its custom id, is there."""
-        some = list(documents)
-        if not some:
+        """Insert documents. Return the write errors for those whose id or custom id exists already.
+
+        Raises:
+            InputError: MongoDB rejects a document for another reason.
+        """
+        batch = list(documents)
+        if not batch:
             return []
         try:
-            self._told[name].insert_many(some, ordered=False)
+            self._collections[name].insert_many(batch, ordered=False)
         except BulkWriteError as error:
             failed: list[Document] = error.details["writeErrors"]
             for failure in failed:
                 if failure["code"] != DUPLICATE_KEY:
-                    told = f"{given.shown(failure['op']['_id'])} of {name}: MongoDB does not take it"
-                    raise InputError(f"{told}: {failure.get('errmsg')}") from None
+                    description = f"{given.shown(failure['op']['_id'])} of {name}: MongoDB does not take it"
+                    raise InputError(f"{description}: {failure.get('errmsg')}") from None
             if error.details["writeConcernErrors"]:
                 raise
             return failed
@@ -151,5 +174,5 @@ class Imports:
 
 
 def _epoch(whole: Whole, now: datetime) -> int:
-    """The epoch that a process is read back in: later than any that it had."""
+    """Return the epoch for an imported process: higher than any epoch that it had."""
     return max(round(now.timestamp() * 1000), int(whole.process["epoch"]) + 1)

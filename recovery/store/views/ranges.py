@@ -1,9 +1,9 @@
-"""Reading a range of processes whole, for the sweep: streams in key order, and where to cut.
+"""Reads ranges of processes for the sweep: streams in key order, and the data to plan where to cut.
 
-A process's records are neighbours in each collection, so a range of process ids is one range of keys in all
-four. Of a decision the little is read that tells whether it is at rest; its other fields cost five times as
-much to decode, and are read of those that are not. They can be had as bytes, too: who knows what most of them
-look like need not decode them.
+A process's records are neighbours in each collection, so a range of process ids is one range of keys in all four
+collections. Only those fields of a decision are read that show whether it is at rest, because the other fields cost
+five times as much to decode; they are read for live decisions only. Decisions can be read as bytes too, for a caller
+that recognizes most of them without decoding. All queries have read concern majority.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ from recovery.store.record_reading import DECISION_FIELDS, Read, decision_of, re
 from recovery.store.splitting import batches
 from recovery.store.views.snapshots import NO_VALUE, interrupted
 
-# A page of 2,000 decoded documents is 1 MB and stays in the processor's cache; 50,000 took a tenth longer.
+# 2,000 decoded documents take 1 MB and stay in the processor's cache. Larger pages are slower.
 PAGE = 2000
 STEP = 20
-"""Documents after which a page's weight is looked at: a page of the largest is no larger."""
+"""Number of documents after which the weight of a page is checked. A page of very large documents has only this
+many."""
 PAGE_WEIGHT = 100_000
-"""Tasks that the documents of a page name, about: 20 MB."""
+"""Maximum number of tasks that the documents of a page name, approximately. This many take about 20 MB."""
 
 KEY = {"_id": True}
-"""Nothing but the key: answered from the index alone."""
+"""Projection of the key only, which MongoDB answers from the index."""
 BRIEF: dict[str, dict[str, bool]] = {
     schema.PROCESSES: dict.fromkeys(
         (
@@ -59,161 +60,193 @@ BRIEF: dict[str, dict[str, bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Process ids from `start` up to, not including, `end`; None is open."""
+    """A range of process ids: `start` included, `end` excluded, None is open."""
 
     start: str | None = None
     end: str | None = None
 
     def condition(self) -> Document:
-        """The keys of the records of these processes, in every collection: `P` as well as `P/T`. A key that is no text
-        is none of ours."""
+        """Return the condition for the keys of these processes' records in any collection, `P` as well as `P/T`.
+
+        Keys that are not texts are not ours and do not match.
+        """
         return {"_id": {"$gte": self.start or ""} | ({} if self.end is None else {"$lt": self.end})}
 
 
 def weight(collection: str, documents: Sequence[Document]) -> int:
-    """How many tasks these graphs or decisions name; most decisions name none."""
+    """Return how many tasks these graphs or decisions name. Most decisions name none."""
     try:
         if collection == schema.DECISIONS:
-            return sum([len(one["children"]) for one in documents if "children" in one])
+            return sum([len(document["children"]) for document in documents if "children" in document])
         if collection == schema.GRAPHS:
-            return sum([len(one.get("finished", ())) + len(one.get("notFinished", ())) for one in documents])
-    except TypeError:  # something else is there, which whoever judges it will tell
+            return sum(
+                [len(document.get("finished", ())) + len(document.get("notFinished", ())) for document in documents]
+            )
+    except TypeError:  # damaged; whoever judges the document reports it
         return len(documents)
     return 0
 
 
-_ODD: dict[str, list[Document]] = {schema.DECISIONS: [NO_VALUE]}
-"""Conditions of records whose fields have the right types and contradict each other, where the survey does not look."""
+_CONTRADICTIONS: dict[str, list[Document]] = {schema.DECISIONS: [NO_VALUE]}
+"""Conditions of records whose fields have the right types but contradict each other. The survey does not read these
+fields."""
 
 
 @translated
 class Ranges:
-    """Queries over ranges of processes, as a majority has them."""
+    """Queries over ranges of processes. Read concern majority."""
 
     def __init__(self, database: Database[Document]) -> None:
         self._database = database
         self._zoneless = database.codec_options.with_options(tz_aware=False, tzinfo=None)
 
-    def _told(self, collection: str) -> Collection[Document]:
+    def _committed(self, collection: str) -> Collection[Document]:
         return committed(self._database[collection])
 
     def _naive(self, collection: str) -> Collection[Document]:
-        """Whose times have no time zone, `zones.aware` gives it to what is looked at."""
-        return self._told(collection).with_options(codec_options=self._zoneless)
+        """Return the collection with times that lack a time zone.
+
+        `raw_pages.aware` adds it to documents that are used.
+        """
+        return self._committed(collection).with_options(codec_options=self._zoneless)
 
     def pages(
         self, collection: str, part: Range, fields: Mapping[str, bool] | None = None, *, naive: bool = False
     ) -> Iterator[list[Document]]:
-        """The documents of a range in key order, briefly, a page at a time. Index `_id_`. `naive`: see `_naive`."""
-        told = self._naive(collection) if naive else self._told(collection)
-        found = told.find(part.condition(), fields or BRIEF[collection], batch_size=PAGE)
-        found.sort("_id", 1).hint("_id_")
-        page, heavy = list[Document](), 0
-        while some := found.to_list(STEP):
-            page += some
-            heavy += weight(collection, some)
-            if len(page) >= PAGE or heavy > PAGE_WEIGHT:
+        """Yield the documents of a range in key order, a page at a time. Index `_id_`.
+
+        Args:
+            collection: Name of the collection.
+            part: The range.
+            fields: Projection; by default that of `BRIEF`.
+            naive: Whether times lack their time zone, which is faster.
+        """
+        source = self._naive(collection) if naive else self._committed(collection)
+        cursor = source.find(part.condition(), fields or BRIEF[collection], batch_size=PAGE)
+        cursor.sort("_id", 1).hint("_id_")
+        page, total_weight = list[Document](), 0
+        while step := cursor.to_list(STEP):
+            page += step
+            total_weight += weight(collection, step)
+            if len(page) >= PAGE or total_weight > PAGE_WEIGHT:
                 yield page
-                page, heavy = [], 0
+                page, total_weight = [], 0
         if page:
             yield page
 
     def raw_pages(self, collection: str, part: Range) -> Iterator[bytes]:
-        """The same as bytes, for who decodes few of them: a page is no larger than a reply, 16 MB. Index `_id_`."""
+        """Yield the same documents as bytes, for a caller that decodes few of them.
+
+        A page is at most one reply of 16 MB. Index `_id_`.
+        """
         find = {"filter": part.condition(), "projection": BRIEF[collection], "sort": {"_id": 1}, "hint": "_id_"}
-        yield from raw_pages(self._told(collection), find, PAGE)
+        yield from raw_pages(self._committed(collection), find, PAGE)
 
     def decoded(self, documents: bytes) -> list[Document]:
-        """Documents of `raw_pages` as those of `pages` are."""
+        """Decode documents of `raw_pages` into the same form as those of `pages`."""
         return [*map(aware, decoded(documents, self._zoneless))]
 
     def matching(
         self, collection: str, conditions: Sequence[Document], fields: Mapping[str, bool]
     ) -> Iterator[list[Document]]:
-        """Documents that meet all conditions, of which one names their keys, in no order, a page at a time. What has a
-        key that is no text is none of ours, and is passed over."""
-        found = self._told(collection).find({"$and": [*conditions]}, fields, batch_size=PAGE)
-        while page := found.to_list(PAGE):
+        """Yield documents that match all conditions, in no order, a page at a time.
+
+        Documents whose key is not a text are skipped.
+
+        One of the conditions must restrict the keys.
+        """
+        cursor = self._committed(collection).find({"$and": [*conditions]}, fields, batch_size=PAGE)
+        while page := cursor.to_list(PAGE):
             yield [document for document in page if isinstance(document["_id"], str)]
 
     @staticmethod
     def records_of(process_ids: Sequence[str]) -> Document:
-        """The condition that names all records of tasks of these processes."""
+        """Return the condition for all task records of these processes."""
         return record_ranges(process_ids)
 
     def of_type(self, part: Range, process_type: str) -> list[str]:
-        """Ids of a range's processes of one type, in order. Reads all Process records of the range."""
+        """Return the ids of a range's processes of one type, in order. Reads all Process records of the range."""
         query = part.condition() | {"type": process_type}
-        return [d["_id"] for d in self._told(schema.PROCESSES).find(query, {"_id": True}).sort("_id", 1).hint("_id_")]
+        return [
+            document["_id"]
+            for document in self._committed(schema.PROCESSES).find(query, {"_id": True}).sort("_id", 1).hint("_id_")
+        ]
 
     def how_many_tasks(self, part: Range) -> int:
-        """How many Task records a range has. Index `_id_`, and nothing but it: five times as fast as to read the
-        keys."""
-        return self._told(schema.TASKS).count_documents(part.condition(), hint="_id_")
+        """Return the number of Task records in a range.
+
+        Counts in index `_id_` only, which is faster than reading the keys.
+        """
+        return self._committed(schema.TASKS).count_documents(part.condition(), hint="_id_")
 
     def tasks(self, process_ids: Sequence[str]) -> dict[str, list[str]]:
-        """{process: the tasks of it that have a Task record}. Index `_id_`, and nothing but it."""
-        found: dict[str, list[str]] = {process_id: [] for process_id in process_ids}
-        of_them = record_ranges(process_ids)
-        for document in self._told(schema.TASKS).find(of_them, KEY).hint("_id_").to_list() if found else ():
+        """Return the names of the tasks with a Task record, by process id. Reads index `_id_` only."""
+        tasks: dict[str, list[str]] = {process_id: [] for process_id in process_ids}
+        in_processes = record_ranges(process_ids)
+        for document in self._committed(schema.TASKS).find(in_processes, KEY).hint("_id_").to_list() if tasks else ():
             process_id, task = split_record_id(document["_id"])
-            found[process_id].append(task)
-        return found
+            tasks[process_id].append(task)
+        return tasks
 
     def decisions(self, keys: Sequence[str]) -> Read[Decision]:
-        """These decisions as rules look at them. Index `_id_`."""
-        found: Read[Decision] = Read()
+        """Return these decisions with the fields that rules need. Index `_id_`."""
+        decisions: Read[Decision] = Read()
         for batch in batches(keys):
             documents = self._naive(schema.DECISIONS).find({"_id": {"$in": batch}}, DECISION_FIELDS).to_list()
-            found += read(Decision, map(aware, documents), decision_of)
-        return found
+            decisions += read(Decision, map(aware, documents), decision_of)
+        return decisions
 
     def listed(self, process_ids: Sequence[str]) -> dict[str, dict[str, float]]:
-        """{process: {task that is listed as interrupted: its `restarts`}} of broken processes. Index `_id`."""
+        """Return {process id: {task listed as interrupted: its `restarts`}} of broken processes. Index `_id`."""
         return interrupted(self._database, process_ids, committed)
 
     def damaged(self, part: Range) -> Iterator[str]:
-        """Ids of a range's processes of which a record has something of a wrong type, or is odd. Has MongoDB look at
-        all records of the range, for some 8 µs each: several times as long as all else that a sweep does."""
+        """Yield the ids of a range's processes that have a record with wrong types or a contradiction.
+
+        MongoDB examines all records of the range, which takes several times as long as the rest of a sweep.
+        """
         for name in schema.OF_PROCESSES:
             yield from self._damaged(name, part.condition())
 
     def damaged_among(self, process_ids: Sequence[str]) -> Iterator[str]:
-        """Those of these whose process or graph is so in what was not read of them. What is live of their decisions is
-        read in full."""
+        """Yield those of these processes that have damage in the fields of process or graph that `BRIEF` leaves out.
+
+        Live decisions are not checked here, because they are read in full.
+        """
         for name in (schema.PROCESSES, schema.GRAPHS):
             yield from self._damaged(name, {"_id": {"$in": list(process_ids)}}, BRIEF[name])
 
-    def _damaged(self, name: str, among: Document, known: Many[str] = ()) -> Iterator[str]:
-        wrong = {**among, "$or": [*wrong_types(definitions.KINDS[name], known=known), *_ODD.get(name, ())]}
-        for document in self._told(name).find(wrong, KEY).hint("_id_"):
+    def _damaged(self, name: str, keys: Document, known: Many[str] = ()) -> Iterator[str]:
+        wrong = {**keys, "$or": [*wrong_types(definitions.KINDS[name], known=known), *_CONTRADICTIONS.get(name, ())]}
+        for document in self._committed(name).find(wrong, KEY).hint("_id_"):
             yield split_record_id(document["_id"])[0]
 
     def walk(self, step: int) -> list[str]:
-        """Every `step`-th process id, in order. Index `_id_`, whose keys alone are passed over: 3 million a second."""
-        found: list[str] = []
+        """Return every `step`-th process id in order. Reads the keys of index `_id_` only."""
+        process_ids: list[str] = []
         while True:
-            beyond = {"_id": {"$gt": found[-1] if found else ""}}
-            query = self._told(schema.PROCESSES).find(beyond, {"_id": True}).sort("_id", 1).hint("_id_")
-            reached = next(query.skip(step - 1).limit(1), None)
-            if reached is None:
-                return found
-            found.append(reached["_id"])
+            later = {"_id": {"$gt": process_ids[-1] if process_ids else ""}}
+            query = self._committed(schema.PROCESSES).find(later, {"_id": True}).sort("_id", 1).hint("_id_")
+            boundary = next(query.skip(step - 1).limit(1), None)
+            if boundary is None:
+                return process_ids
+            process_ids.append(boundary["_id"])
 
     def sample(self, size: int) -> list[str]:
-        """Process ids of about `size` decisions drawn at random, in order: a process counts by its decisions.
+        """Return the process ids of about `size` random decisions, in order.
 
-        First in its pipeline and far below 5 % of a large collection, `$sample` jumps about with a random cursor
-        and examines nothing else; a small collection it reads whole. What was written last, and is still one page
-        in memory, it draws too rarely: of 100,000 processes just inserted, the last 28,000 made up a twentieth.
+        Processes with more decisions occur more often.
+
+        `$sample` as the first stage, and far below 5 % of a large collection, uses a random cursor; it reads a small
+        collection completely. It draws records that were just written too rarely.
         """
         pipeline: list[dict[str, Any]] = [{"$sample": {"size": size}}, {"$project": {"_id": True}}]
-        drawn = self._told(schema.DECISIONS).aggregate(pipeline)
+        drawn = self._committed(schema.DECISIONS).aggregate(pipeline)
         return sorted(split_record_id(document["_id"])[0] for document in drawn if isinstance(document["_id"], str))
 
     def volume(self) -> tuple[int, int]:
-        """How many processes and decisions there are, from the collections' metadata: cheap, roughly right."""
+        """Return the approximate numbers of processes and decisions from the collections' metadata."""
         return (
-            self._told(schema.PROCESSES).estimated_document_count(),
-            self._told(schema.DECISIONS).estimated_document_count(),
+            self._committed(schema.PROCESSES).estimated_document_count(),
+            self._committed(schema.DECISIONS).estimated_document_count(),
         )

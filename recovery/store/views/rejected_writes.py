@@ -1,4 +1,4 @@
-"""Writes that a condition rejected: what the records hold instead, and the latest of them, kept in `actors`."""
+"""Queries about rejected writes: the current values of the records, and the latest rejections, kept in `actors`."""
 
 from __future__ import annotations
 
@@ -18,40 +18,48 @@ from recovery.store.record_reading import readable
 from recovery.store.splitting import find_keys
 
 NOTE_EVERY = 1.0
-"""Seconds between two notes of one step and actor by one process: there may be thousands of rejections a second."""
+"""Minimum seconds between two notes by one process for the same step and actor. There may be thousands of rejections
+per second."""
 _CONDITIONS = dict.fromkeys(("actor", "epoch", "restarts", "pass", "state", "recoveryTime"), True)
 
 
 @translated
 class RejectedWrites:
-    """Queries over `decisions`, and what is kept in the records of actors. For reports: nothing is decided by it."""
+    """Queries of `decisions`, and notes of rejected writes in the records of actors. Only for reports."""
 
     def __init__(self, database: Database[Document]) -> None:
-        # Not what a majority has: the condition was compared with what is there, which a majority may not have yet.
+        # Read from the primary, because the write was compared with the primary's record and a majority may not have it
+        # yet.
         self._decisions, self._actors = current(database[schema.DECISIONS]), current(database[schema.ACTORS])
-        self._told = committed(database[schema.ACTORS])
+        self._committed_actors = committed(database[schema.ACTORS])
         self._noted: dict[tuple[str, str], float] = {}
 
     def conditions(self, decision_ids: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
-        """Return {decision: what conditions are compared with, as it is stored}, of those that are there."""
-        return {found["_id"]: found for found in find_keys(self._decisions, decision_ids, _CONDITIONS)}
+        """Return the stored values of the fields that conditions compare, by decision id.
+
+        Missing decisions are absent.
+        """
+        return {document["_id"]: document for document in find_keys(self._decisions, decision_ids, _CONDITIONS)}
 
     def note(self, actor: str, step: str, guard: str, record: str) -> None:
-        """Keep a rejection as the latest of a step of this actor, unless another was kept a moment ago."""
+        """Save a rejected write as the latest of this actor and step.
+
+        Skipped if this process saved one of the same actor and step in the last NOTE_EVERY seconds.
+        """
         now = time.monotonic()
         if now - self._noted.get((actor, step), -NOTE_EVERY) < NOTE_EVERY:
             return
         self._noted[actor, step] = now
-        kept = {"at": "$$NOW", "guard": literal(guard), "record": literal(record)}
-        self._actors.update_one({"_id": actor}, [{"$set": {f"rejected.{step}": kept}}])
+        rejection = {"at": "$$NOW", "guard": literal(guard), "record": literal(record)}
+        self._actors.update_one({"_id": actor}, [{"$set": {f"rejected.{step}": rejection}}])
 
     def latest(self) -> list[RejectedWrite]:
-        """Return what is kept, the latest first. Reads as many documents as there are actors."""
-        found = self._told.find({"rejected": {"$type": "object"}}, {"rejected": True})
-        kept = [
-            {**one, "_id": document["_id"], "step": step}
-            for document in found
-            for step, one in document["rejected"].items()
-            if isinstance(one, dict)
+        """Return the saved rejections, the latest first. Reads one document per actor; read concern majority."""
+        documents = self._committed_actors.find({"rejected": {"$type": "object"}}, {"rejected": True})
+        rejections = [
+            {**rejection, "_id": document["_id"], "step": step}
+            for document in documents
+            for step, rejection in document["rejected"].items()
+            if isinstance(rejection, dict)
         ]
-        return sorted(readable(RejectedWrite, kept), key=lambda one: one.at, reverse=True)
+        return sorted(readable(RejectedWrite, rejections), key=lambda rejection: rejection.at, reverse=True)

@@ -1,5 +1,8 @@
-"""What scanners ask and note: what is overdue (`Due`), what has a deadline that nobody reaches
-(`UnreachableDeadlines`), and when each ran last in the whole cluster (`Scanners`)."""
+"""Queries and notes of scanners.
+
+`Due` finds what is overdue, `UnreachableDeadlines` finds deadlines too far in the future, and `Scanners` records when
+each scanner last ran in the cluster. All read and write the primary.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from recovery.store.expressions import OVERDUE, Expression, after, literal, lite
 from recovery.store.record_reading import readable
 
 _NUDGED_AT: Document = {
-    # A note without it is of a worker that scans only when a beat nudges.
+    # A note without the field comes from a worker that scans only when a beat nudges it.
     "$cond": [{"$eq": [{"$type": "$nudgedAt"}, "missing"]}, {"$ifNull": ["$ranAt", None]}, "$nudgedAt"]
 }
 _UNREACHABLE: Document = {
@@ -33,7 +36,7 @@ _LIVE: dict[str, Document] = {
     schema.GRAPHS: {"notFinished": {"$ne": {}}, "failed": {}},
     schema.PROCESSES: {"state": ProcessState.RUNNING.value},
 }
-# What is delayed keeps its time, if anybody can wait for it.
+# A delayed task keeps its scheduled time if that is not too far in the future.
 _DUE: Expression = {
     "$cond": [
         {"$and": [{"$eq": ["$state", DecisionState.DELAYED.value]}, {"$lte": ["$eta", after(FAR_OFF)]}]},
@@ -45,21 +48,21 @@ _DUE: Expression = {
 
 @dataclass(frozen=True, slots=True)
 class DueRecords:
-    """What there is to do at a moment, by the database's clock."""
+    """The work for scanners at one moment of the database's clock."""
 
     at: datetime
     collections: frozenset[str]
-    """Names of the collections in which a record is overdue; the operations if one is live; the decisions also if a
-    task is queued, because its message may be lost."""
+    """Names of collections with an overdue record. `operations` is included if an operation is live, and `decisions`
+    also if a task is queued, because its message may be lost."""
 
 
 @translated
 class Due:
-    """What scanners have something to do about, and the time: one question for all of them.
+    """A query that shows which scanners have work, and the database's time, in one round trip.
 
-    It costs one look at the first key of each index `deadline`, so the same whether nothing is live or ten million are.
-    MongoDB keeps keys that were removed for five minutes and more (`minSnapshotHistoryWindowInSeconds`), and goes
-    through those: after a storm a look takes up to 30 ms.
+    It reads the first key of each index `deadline`, so the cost does not depend on the number of live records. MongoDB
+    keeps removed keys for five minutes or more (`minSnapshotHistoryWindowInSeconds`), which makes the query slower
+    after many changes.
     """
 
     def __init__(self, database: Database[Document]) -> None:
@@ -67,35 +70,40 @@ class Due:
 
     def look(self) -> DueRecords:
         """Return what is due now."""
-        of_all = dict.fromkeys((schema.DECISIONS, schema.GRAPHS, schema.PROCESSES, schema.SCHEDULES), OVERDUE)
-        of_all |= {schema.OPERATIONS: {"recoveryTime": {"$exists": True}}}
-        # One document of nothing: `$documents` would say it, and takes a right that no role of one database gives.
+        filters = dict.fromkeys((schema.DECISIONS, schema.GRAPHS, schema.PROCESSES, schema.SCHEDULES), OVERDUE)
+        filters |= {schema.OPERATIONS: {"recoveryTime": {"$exists": True}}}
+        # These stages make one empty document. `$documents` would do the same but needs a right that no database role
+        # has.
         stages: list[Document] = [{"$match": {"_id": {"$in": []}}}, {"$facet": {"nothing": [{"$limit": 1}]}}]
         stages += [{"$project": {"at": "$$NOW"}}]
-        stages += [_union(name, query, {"recoveryTime": 1}) for name, query in of_all.items()]
+        stages += [_union(name, query, {"recoveryTime": 1}) for name, query in filters.items()]
         queued: Document = {"state": DecisionState.QUEUED.value, "actor": {"$gte": ""}}
         stages += [_union(schema.DECISIONS, queued)]
-        first, *rest = self._database[schema.OPERATIONS].aggregate(stages)
-        return DueRecords(first["at"], frozenset(one["_id"] for one in rest))
+        first, *matches = self._database[schema.OPERATIONS].aggregate(stages)
+        return DueRecords(first["at"], frozenset(match["_id"] for match in matches))
 
 
 def _union(collection: str, query: Document, sort: Document | None = None) -> Document:
-    """A stage that adds the name of the collection if anything is found in it."""
-    by = [{"$sort": sort}] if sort else []
-    pipeline = [{"$match": query}, *by, {"$limit": 1}, {"$project": {"_id": literal(collection)}}]
+    """Return a stage that adds a document with the collection's name if a record matches."""
+    sort_stages = [{"$sort": sort}] if sort else []
+    pipeline = [{"$match": query}, *sort_stages, {"$limit": 1}, {"$project": {"_id": literal(collection)}}]
     return {"$unionWith": {"coll": collection, "pipeline": pipeline}}
 
 
 @translated
 class Scanners:
-    """The collection `scanners`: one note per scanner, whichever worker ran it."""
+    """The collection `scanners`: one note per scanner for the whole cluster."""
 
     def __init__(self, collection: Collection[Document]) -> None:
         self._current = current(collection)
 
     def note(self, *runs: ScannerRun, by_beat: bool) -> None:
-        """Say that scanners ran just now, `by_beat` since a beat's nudge was taken: over what any worker said before.
-        Nothing is decided by a note."""
+        """Record that scanners ran just now, replacing the notes of other workers. Only for reports.
+
+        Args:
+            runs: The runs to record.
+            by_beat: Whether a nudge of Celery beat caused the runs.
+        """
         notes, nudged_at = [], "$$NOW" if by_beat else _NUDGED_AT
         for run in runs:
             fields = literals(to_document(run))
@@ -105,38 +113,44 @@ class Scanners:
             self._current.bulk_write(notes, ordered=False)
 
     def lost(self, workers: Sequence[str]) -> None:
-        """Say that workers of these names were silent for too long and are forgotten. For people: nothing is decided by
-        it."""
-        lost = {"lost": literal(list(workers)), "lostAt": "$$NOW"}
-        self._current.update_one({"_id": schema.WORKERS}, [{"$set": lost}], upsert=True)
+        """Record that workers with these names were silent for too long and were removed. Only for reports."""
+        lost_fields = {"lost": literal(list(workers)), "lostAt": "$$NOW"}
+        self._current.update_one({"_id": schema.WORKERS}, [{"$set": lost_fields}], upsert=True)
 
     def all(self) -> dict[str, ScannerRun]:
-        """The last run of each scanner that ever ran, by name. One that is still to come would pass for a fresh one
-        for good, while nothing runs: its time is not believed."""
-        found = self._current.aggregate([{"$set": {"nudgedAt": _NUDGED_AT}}, read_past("ranAt", "nudgedAt", "lostAt")])
-        return {run.id: run for run in readable(ScannerRun, found)}
+        """Return the last run of each scanner by name.
+
+        A time in the future is ignored. Otherwise it would look recent for a long time while no scanner runs.
+        """
+        documents = self._current.aggregate(
+            [{"$set": {"nudgedAt": _NUDGED_AT}}, read_past("ranAt", "nudgedAt", "lostAt")]
+        )
+        return {run.id: run for run in readable(ScannerRun, documents)}
 
 
 @translated
 class UnreachableDeadlines:
-    """Live records whose deadline is further off than anything that can be asked for: as good as without one.
+    """Live records whose deadline is further in the future than any setting allows, so no scanner would find them.
 
-    None is ours: another program wrote it, or an older version that took any time. While all is well there is none, and
-    asking costs the end of an index. Index `deadline`.
+    Such a deadline comes from another program or an older version. Normally there are none, and a query reads only the
+    end of index `deadline`.
     """
 
     def __init__(self, database: Database[Document]) -> None:
         self._collections = {name: current(database[name]) for name in _LIVE}
 
     def count(self) -> dict[str, int]:
-        """Return {collection: live records with such a deadline}."""
+        """Return the number of such records by collection. Index `deadline`."""
         return {
             name: collection.count_documents(_UNREACHABLE | _LIVE[name], hint="deadline")
             for name, collection in self._collections.items()
         }
 
     def stamp(self, ids: Sequence[str]) -> int:
-        """Set such deadlines of these records, of any collection, to now. Return how many there were."""
+        """Set such deadlines of these records to now, in any collection. Return how many changed.
+
+        A delayed task keeps its scheduled time. Matches only records that are still live with such a deadline.
+        """
         return sum(
             collection.update_many(
                 {"_id": {"$in": list(ids)}, **_UNREACHABLE, **_LIVE[name]}, [{"$set": {"recoveryTime": _DUE}}]

@@ -1,5 +1,8 @@
-"""How a search is answered: from which collection its candidates come, what is to be asked of them (`plan_of`), and
-what the terms of the search language mean, each in which collections and by which filters (`sources`)."""
+"""Plans of searches.
+
+`plan_of` chooses the collection for the candidates and the remaining conditions. `sources` translates a term of the
+search language into collections and filters.
+"""
 
 from __future__ import annotations
 
@@ -32,68 +35,75 @@ _PROCESS = {"type": "type", "state": "state", "id": "_id", "key": "key"}
 
 @dataclass(frozen=True, slots=True)
 class SearchSource:
-    """Records of one collection that make a term true for their processes."""
+    """A filter of one collection. A term is true for the processes of the matching records."""
 
     collection: str
     filter: Document
     key: str = "_id"
-    """The field with the process's id, alone or as `P/T`."""
+    """The field with the process id, alone or as `P/T`."""
     few: bool = False
-    """Whether it is of what is wrong, and not of what exists: found without going through all processes."""
+    """Whether only exceptional records match, so that they are found without examining all processes."""
     index: str | None = None
-    """The index to find it by, whose few matches are then sorted; None: MongoDB chooses."""
+    """The index to use, whose few matches are then sorted; None: MongoDB chooses."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
-    """How a search is answered."""
+    """A plan of a search."""
 
     candidates: tuple[SearchSource, ...]
     rest: Node
-    """What is to be asked of the candidates."""
+    """The conditions that candidates must still be checked for."""
 
     @property
     def exact(self) -> bool:
-        """Whether candidates are the answer, but for those that have no Process record."""
+        """Whether all candidates with a Process record match."""
         return self.rest == All()
 
 
 def plan_of(tree: Node) -> SearchPlan:
-    """How a search is answered."""
-    plain, exact = _plain(tree)
+    """Return the plan of a search."""
+    filter_, exact = _plain(tree)
     rest = All() if exact else tree
-    few, left = _few(tree)
+    few, rest_of_few = _few(tree)
     if few is None or (exact and all(source.collection == schema.PROCESSES for source in few)):
-        return SearchPlan((SearchSource(schema.PROCESSES, plain, few=few is not None),), rest)
-    return SearchPlan(tuple(few), left)
+        return SearchPlan((SearchSource(schema.PROCESSES, filter_, few=few is not None),), rest)
+    return SearchPlan(tuple(few), rest_of_few)
 
 
 def _few(node: Node) -> tuple[list[SearchSource] | None, Node]:
-    """Sources of what is wrong, outside of which nothing can match, and what is to be asked of theirs; None if there
-    are none."""
+    """Return sources of exceptional records that contain every match, and the remaining conditions.
+
+    The sources are None if there are none.
+    """
     match node:
         case Term():
             own = sources(node)
             return (own, All()) if all(source.few for source in own) else (None, node)
         case And(parts):
-            each = [(few, left, place) for place, part in enumerate(parts) for few, left in [_few(part)] if few]
-            if not each:
+            choices = [
+                (few, remaining, position)
+                for position, part in enumerate(parts)
+                for few, remaining in [_few(part)]
+                if few
+            ]
+            if not choices:
                 return None, node
-            few, left, place = min(each, key=lambda found: len(found[0]))
-            others = [*parts[:place], *parts[place + 1 :]]
-            return few, And((left, *others) if left != All() else tuple(others))
+            few, remaining, position = min(choices, key=lambda choice: len(choice[0]))
+            others = [*parts[:position], *parts[position + 1 :]]
+            return few, And((remaining, *others) if remaining != All() else tuple(others))
         case Or(parts):
-            found = [_few(part) for part in parts]
-            if not all(few for few, _ in found):
+            part_results = [_few(part) for part in parts]
+            if not all(few for few, _ in part_results):
                 return None, node
-            return [one for few, _ in found for one in few or ()], All() if all(
-                left == All() for _, left in found
+            return [source for few, _ in part_results for source in few or ()], All() if all(
+                remaining == All() for _, remaining in part_results
             ) else node
     return None, node
 
 
 def _plain(node: Node) -> tuple[Document, bool]:
-    """A filter of Process records that everything that matches passes, and whether nothing else does."""
+    """Return a filter of Process records that excludes no match, and whether it is exact."""
     match node:
         case All():
             return EVERYTHING, True
@@ -103,21 +113,24 @@ def _plain(node: Node) -> tuple[Document, bool]:
                 return own[0].filter, True
             return EVERYTHING, False
         case And(parts):
-            each = [_plain(part) for part in parts]
-            filters = [plain for plain, _ in each if plain]
-            return ({"$and": filters} if filters else EVERYTHING), all(exact for _, exact in each)
+            parts_filters = [_plain(part) for part in parts]
+            filters = [filter_ for filter_, _ in parts_filters if filter_]
+            return ({"$and": filters} if filters else EVERYTHING), all(exact for _, exact in parts_filters)
         case Or(parts):
-            each = [_plain(part) for part in parts]
-            if all(plain for plain, _ in each):
-                return {"$or": [plain for plain, _ in each]}, all(exact for _, exact in each)
+            parts_filters = [_plain(part) for part in parts]
+            if all(filter_ for filter_, _ in parts_filters):
+                return {"$or": [filter_ for filter_, _ in parts_filters]}, all(exact for _, exact in parts_filters)
             return EVERYTHING, False
         case Not(part):
-            plain, exact = _plain(part)
-            return ({"$nor": [plain]}, True) if exact and plain else (EVERYTHING, False)
+            filter_, exact = _plain(part)
+            return ({"$nor": [filter_]}, True) if exact and filter_ else (EVERYTHING, False)
 
 
 def sources(term: Term) -> list[SearchSource]:
-    """Where a term is true: for the processes of any of these. One source in `processes` alone is a plain filter."""
+    """Return the sources of a term: it is true for processes that have a record in any of them.
+
+    A single source in `processes` is a plain filter.
+    """
     return _SOURCES[term.field](term)
 
 
@@ -129,17 +142,17 @@ def _of_custom_id(term: Term) -> list[SearchSource]:
     if term.comparison is not Comparison.IS:
         either = [{name: _text(term)} for name in ("customId", "formerCustomId")]
         return [SearchSource(schema.PROCESSES, {"$or": either})]
-    # With any type, which its index has first: a seek for each type.
-    now: Document = {"type": {"$gte": ""}, "customId": term.value}
+    # With a condition on type, the first field of the index, MongoDB seeks once per type.
+    current: Document = {"type": {"$gte": ""}, "customId": term.value}
     return [
-        SearchSource(schema.PROCESSES, now, few=True),
+        SearchSource(schema.PROCESSES, current, few=True),
         SearchSource(schema.PROCESSES, {"formerCustomId": term.value}, few=True),
     ]
 
 
 def _of_label(term: Term) -> list[SearchSource]:
     labels = _text(Term(term.field, term.comparison, label_text(term.name, str(term.value))))
-    # Of what begins so the index is not in order of id.
+    # Entries of the index that match a prefix are not in order of id.
     return [SearchSource(schema.PROCESSES, {"labels": labels}, few=term.comparison is Comparison.IS)]
 
 
@@ -148,13 +161,13 @@ def _of_time(term: Term) -> list[SearchSource]:
 
 
 def _of_idle_time(term: Term) -> list[SearchSource]:
-    """Match graphs that are not complete. A longer idle time means an earlier `touchedAt`."""
+    """Return the source of incomplete graphs by idle time. A longer idle time means an earlier `touchedAt`."""
     assert isinstance(term.value, int | float)
-    turned = {"$gt": "$lt", "$lt": "$gt", "$gte": "$lte", "$lte": "$gte"}[_SIGNS[term.comparison]]
+    inverse = {"$gt": "$lt", "$lt": "$gt", "$gte": "$lte", "$lte": "$gte"}[_SIGNS[term.comparison]]
     idle: Document = {
         "touchedAt": {"$type": "date"},
         "notFinished": {"$ne": {}},
-        "$expr": {turned: ["$touchedAt", after(-term.value)]},
+        "$expr": {inverse: ["$touchedAt", after(-term.value)]},
     }
     return [SearchSource(schema.GRAPHS, idle)]
 
@@ -164,22 +177,22 @@ def _of_overdue(_: Term) -> list[SearchSource]:
 
 
 def _of_refused(_: Term) -> list[SearchSource]:
-    # Of these there is an index.
+    # The index `refused` holds exactly these decisions.
     return [SearchSource(schema.DECISIONS, schema.WAITS_FOR_NEWER_WORKER, few=True, index="refused")]
 
 
 def _of_error(term: Term) -> list[SearchSource]:
     name = {"error": "kind"}.get(term.field, term.field)
-    wanted, names = _text(term), [name]
+    condition, names = _text(term), [name]
     if term.field == "code":
-        wanted, names = _compared(term), [name, "exhausted"]
-    # Others have no error; and of these there is an index.
+        condition, names = _compared(term), [name, "exhausted"]
+    # Only unsuccessful processes have an error, and an index holds them.
     return [
         source
         for name in names
         for source in (
-            SearchSource(schema.PROCESSES, {"state": {"$in": UNSUCCESSFUL}, f"error.{name}": wanted}, few=True),
-            SearchSource(schema.INTERRUPTIONS, {name: wanted}, few=True),
+            SearchSource(schema.PROCESSES, {"state": {"$in": UNSUCCESSFUL}, f"error.{name}": condition}, few=True),
+            SearchSource(schema.INTERRUPTIONS, {name: condition}, few=True),
         )
     ]
 

@@ -1,8 +1,7 @@
-"""How a MongoDB is, by what it tells of itself (`MongoServer`), and the members of its replica set: for `recovery
-doctor`.
+"""The state of a MongoDB server (`MongoServer`) and of its replica set's members, for `recovery doctor`.
 
-Each member is asked directly: what one says of another is what it heard last, and between members the network may be
-cut in any way. Only a member that says so of itself is the primary.
+Each member is asked directly, because what a member reports about another may be outdated, and the network between
+members may be partitioned. Only a member that reports itself as primary counts as the primary.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from recovery.store.concerns import overridden
 from recovery.store.driver_errors import translated
 
 ANSWER_TIMEOUT = 2.0
-"""Seconds that a member has for an answer; it gives one in milliseconds."""
+"""Seconds to wait for a member's answer, which usually takes milliseconds."""
 BEARS_DATA = ("PRIMARY", "SECONDARY")
 TAKES_PART = (*BEARS_DATA, "ARBITER")
 
@@ -40,65 +39,65 @@ class SetMember:
     answers: bool
     is_primary: bool = False
     elected: Any = None
-    """Id of its election: of two that call themselves primary the later one is."""
+    """Id of its election. If two members claim to be the primary, the later election wins."""
     names_primary: str | None = None
-    """Which member it takes for the primary."""
+    """The member that it considers the primary."""
     knows: tuple[str, ...] = ()
-    """All members, by its configuration."""
+    """All members in its configuration."""
     status: Document | None = None
-    """Its `replSetGetStatus`; None without the right to ask for it."""
+    """Its `replSetGetStatus`; None without the right to run it."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberView:
-    """A member as another one sees it."""
+    """A member as seen by another member."""
 
     name: str
     state: str
     is_reached: bool
     takes_part: bool
-    """Whether it is reached, and is primary, secondary or arbiter."""
+    """Whether it is reachable and is a primary, secondary or arbiter."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSetState:
-    """All members of a replica set, by the answers of each."""
+    """The state of all members of a replica set, combined from their answers."""
 
     primary: str | None
-    """The one that says so of itself."""
+    """The member that reports itself as primary."""
     named: str | None
-    """Whom others take for the primary though it does not answer."""
+    """A member that does not answer but that others consider the primary."""
     answering: tuple[str, ...]
     silent: tuple[str, ...]
-    """Those that do not answer whoever asks here."""
+    """Members that do not answer this program."""
     seen: tuple[MemberView, ...] | None
-    """As the primary sees them, or else one that answers; None where nobody may ask for it."""
+    """The members as seen by the primary, or by another member that answers; None without the right to ask."""
     majority: int
-    """Members that bear data and are needed to acknowledge a write."""
+    """Number of data-bearing members that must acknowledge a write."""
 
     @property
     def acknowledging(self) -> int:
-        """How many members that bear data could acknowledge a write."""
-        return sum(one.takes_part and one.state in BEARS_DATA for one in self.seen or ())
+        """Number of data-bearing members that could acknowledge a write."""
+        return sum(member.takes_part and member.state in BEARS_DATA for member in self.seen or ())
 
 
 def ask_members(client: MongoClient[Document], uri: str) -> ReplicaSetState:
-    """Ask all members that are known, and the members that they know of."""
+    """Ask all known members, and the members that they know."""
     known = {f"{host}:{port}" for host, port in client.topology_description.server_descriptions()}
-    told = _ask_all(uri, known)
-    more = {name for member in told for name in member.knows} - known
-    # An address that the configuration does not have is another name of a member, or none.
-    configured = {name for member in told for name in member.knows}
-    told += _ask_all(uri, more)
-    return put_together([one for one in told if not configured or one.name in configured])
+    answers = _ask_all(uri, known)
+    unasked = {name for member in answers for name in member.knows} - known
+    # An address outside the configuration is an alias of a member, or not a member.
+    configured = {name for member in answers for name in member.knows}
+    answers += _ask_all(uri, unasked)
+    return put_together([member for member in answers if not configured or member.name in configured])
 
 
 def _ask_all(uri: str, names: Iterable[str]) -> list[SetMember]:
-    every = sorted(names)
-    if not every:
+    sorted_names = sorted(names)
+    if not sorted_names:
         return []
-    with ThreadPoolExecutor(len(every)) as pool:
-        return list(pool.map(lambda name: _ask(uri, name), every))
+    with ThreadPoolExecutor(len(sorted_names)) as pool:
+        return list(pool.map(lambda name: _ask(uri, name), sorted_names))
 
 
 def _ask(uri: str, name: str) -> SetMember:
@@ -108,7 +107,7 @@ def _ask(uri: str, name: str) -> SetMember:
         try:
             hello = client.admin.command("hello")
         except OperationFailure:
-            return SetMember(name, answers=True)  # it lets nobody in: an arbiter has no users
+            return SetMember(name, answers=True)  # it requires a login that it does not accept: an arbiter has no users
         except PyMongoError:
             return SetMember(name, answers=False)
         try:
@@ -131,23 +130,23 @@ def _named(hello: Document, *fields: str) -> list[str]:
 
 
 def _hidden(status: Document | None) -> list[str]:
-    """Members that `hello` does not name, among those that it does."""
-    return [one["name"] for one in (status or {}).get("members", ()) if "name" in one]
+    """Return the members in a status. It includes hidden members, which `hello` does not return."""
+    return [member["name"] for member in (status or {}).get("members", ()) if "name" in member]
 
 
 def put_together(members: Sequence[SetMember]) -> ReplicaSetState:
     """Combine the answers of all members."""
-    answering = [one for one in members if one.answers]
-    silent = tuple(one.name for one in members if not one.answers)
-    claiming = [one for one in answering if one.is_primary]
-    primary = max(claiming, key=lambda one: (one.elected is not None, one.elected), default=None)
-    views = ([primary] if primary is not None else answering) if answering else []
-    status = next((one.status for one in views if one.status is not None), None)
-    named = {one.names_primary for one in answering} & set(silent)
+    answering = [member for member in members if member.answers]
+    silent = tuple(member.name for member in members if not member.answers)
+    claiming = [member for member in answering if member.is_primary]
+    primary = max(claiming, key=lambda member: (member.elected is not None, member.elected), default=None)
+    observers = ([primary] if primary is not None else answering) if answering else []
+    status = next((member.status for member in observers if member.status is not None), None)
+    named = {member.names_primary for member in answering} & set(silent)
     return ReplicaSetState(
         primary=primary.name if primary is not None else None,
         named=min((name for name in named if name is not None), default=None) if primary is None else None,
-        answering=tuple(one.name for one in answering),
+        answering=tuple(member.name for member in answering),
         silent=silent,
         seen=tuple(map(_seen, status["members"])) if status is not None else None,
         majority=_majority(status) if status is not None else len(members) // 2 + 1,
@@ -165,51 +164,56 @@ def _majority(status: Mapping[str, Any]) -> int:
 
 @translated
 class MongoServer:
-    """Questions to the MongoDB of one database."""
+    """Queries to the MongoDB server of one database."""
 
     def __init__(self, database: Database[Document], uri: str) -> None:
         self._database, self._uri = database, uri
 
     def version(self) -> str:
-        """The server's version."""
+        """Return the server's version."""
         return str(self._database.client.server_info()["version"])
 
     def takes_zlib(self) -> bool:
-        """Whether the server takes messages that are compressed by zlib, as it does unless told not to."""
+        """Return whether the server accepts zlib compression, which is its default."""
         return "zlib" in self._database.client.admin.command("hello", compression=["zlib"]).get("compression", ())
 
     def clock(self) -> tuple[timedelta, timedelta]:
-        """How far the primary's clock is ahead of this machine's, and by how much that may be wrong."""
-        before = time.time()
-        told = told_by(self._database)
-        after = time.time()
-        middle = datetime.fromtimestamp((before + after) / 2, UTC)
-        return told - middle, timedelta(seconds=(after - before) / 2)
+        """Return how far the primary's clock is ahead of this machine's clock, and the uncertainty of that."""
+        sent_at = time.time()
+        server_time = told_by(self._database)
+        received_at = time.time()
+        middle = datetime.fromtimestamp((sent_at + received_at) / 2, UTC)
+        return server_time - middle, timedelta(seconds=(received_at - sent_at) / 2)
 
     def members(self) -> ReplicaSetState:
-        """The members of the replica set, each asked directly. Does not raise for one that is away.
+        """Ask each member of the replica set directly. Does not raise if a member does not answer.
 
-        To see how they see each other takes the right `replSetGetStatus`, which the role clusterMonitor has.
+        How members see each other is included only with the right `replSetGetStatus` (role clusterMonitor).
         """
         return ask_members(self._database.client, self._uri)
 
     def acknowledge(self, seconds: float) -> float:
-        """Have a write acknowledged by a majority and its journals that changes nothing; how long it took, in seconds.
+        """Perform a majority write that changes nothing. Return the seconds until it was acknowledged.
 
-        An update that matches no record waits for all writes before it, as one that matches does. Raises
-        StoreUnavailable.
+        An update that matches no record still waits for all earlier writes, journaled by a majority.
+
+        Args:
+            seconds: Maximum seconds to wait for the majority.
+
+        Raises:
+            StoreUnavailable: The write was not acknowledged in time.
         """
         concern = WriteConcern("majority", wtimeout=round(seconds * 1000), j=True)
-        began = time.perf_counter()
-        nothing: Document = {"_id": {"$in": []}}  # whatever ids there are
+        started = time.perf_counter()
+        no_record: Document = {"_id": {"$in": []}}  # matches no record
         scanners = self._database[schema.SCANNERS].with_options(write_concern=concern)
-        scanners.update_one(nothing, {"$unset": {"ranAt": ""}})
-        return time.perf_counter() - began
+        scanners.update_one(no_record, {"$unset": {"ranAt": ""}})
+        return time.perf_counter() - started
 
     def not_followed(self) -> list[str]:
-        """What the address, or the cluster for all its clients, says of concerns: see `concerns.overridden`."""
+        """Return the concerns of the address or the cluster that our handles override: see `concerns.overridden`."""
         return overridden(self._database.client)
 
     def rights(self) -> roles.HeldRights | None:
-        """What our user may do; None where nobody logs in."""
+        """Return the rights of our user; None if the server requires no login."""
         return roles.held(self._database)

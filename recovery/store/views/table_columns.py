@@ -1,8 +1,7 @@
-"""The tables of the data source, and of an export as Parquet: their columns, and the rows that documents make. Spark is
-not imported here.
+"""Tables of the Spark data source and of Parquet exports: their columns, and rows made from documents.
 
-A field that can't be read is null in its row, and the column `damage` names it: one such record costs one line, and no
-query.
+A field that can't be read is null in its row, and the column `damage` names it, so that one damaged record does not
+fail a query. This module does not import Spark.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ Row = tuple[Any, ...]
 
 
 class Unreadable(ValueError):
-    """A field has something in it that its column can't show."""
+    """A field holds a value that its column can't show."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnKind:
-    """What a column holds: its type for Spark, and how it reads a field of a document."""
+    """A kind of column: its Spark type, and the function that reads a field's value."""
 
     ddl: str
     read: Callable[[Any], Any]
@@ -42,7 +41,10 @@ def _plain(*types: type) -> Callable[[Any], Any]:
 
 
 def _whole(value: Any) -> int:
-    """A shell writes all numbers as doubles; MongoDB has whole ones of 64 bits."""
+    """Return a 64-bit integer.
+
+    Accepts doubles without a fraction, because the MongoDB shell writes all numbers as doubles.
+    """
     if isinstance(value, float) and value.is_integer() and -(2**63) <= value < 2**63:
         return int(value)
     whole: int = _plain(int)(value)
@@ -56,11 +58,11 @@ def _number(value: Any) -> float:
 def _moment(value: Any) -> datetime:
     if isinstance(value, datetime) and 1 < value.year < 9999:
         return value
-    raise Unreadable  # what is further off than Python's dates go is read as the last of them
+    raise Unreadable  # dates outside of Python's range are decoded as its last date
 
 
 def _texts(value: Any) -> list[str]:
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return value
     raise Unreadable
 
@@ -87,13 +89,13 @@ MOMENT, TEXTS = ColumnKind("timestamp", _moment), ColumnKind("array<string>", _t
 LABELS, NAMES = ColumnKind("map<string,string>", _labels), ColumnKind("array<string>", _names)
 COUNT = ColumnKind("bigint", _length)
 PLAIN = (TEXT, FLAG, WHOLE, MOMENT)
-"""Kinds of which MongoDB finds all that Spark does by a comparison. Not so of numbers with a fraction: what a table
-shows of one may be rounded, and NaN is the least to one and the most to the other."""
+"""Kinds for which comparisons in MongoDB and in Spark select the same rows. Numbers with a fraction are excluded:
+they may be rounded for display, and MongoDB sorts NaN first while Spark sorts it last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, and the field that it comes from."""
+    """A column and the field that it is read from."""
 
     name: str
     kind: ColumnKind
@@ -102,7 +104,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A collection as a table. `process` and, of records of tasks, `task` come first, and `damage` last."""
+    """A collection as a table.
+
+    The column `process` comes first, then `task` for records of tasks, and `damage` last.
+    """
 
     collection: str
     of_task: bool
@@ -110,17 +115,19 @@ class Table:
 
     @property
     def ddl(self) -> str:
-        """The schema, as Spark writes it."""
+        """The schema in Spark's notation."""
         first = ["process string", *(["task string"] if self.of_task else [])]
-        return ", ".join([*first, *(f"{one.name} {one.kind.ddl}" for one in self.columns), "damage array<string>"])
+        return ", ".join(
+            [*first, *(f"{column.name} {column.kind.ddl}" for column in self.columns), "damage array<string>"]
+        )
 
     @property
     def fields(self) -> Mapping[str, bool]:
-        """The fields that are read of a document."""
-        return {"_id": True, **dict.fromkeys((one.field for one in self.columns), True)}
+        """The projection for reading documents."""
+        return {"_id": True, **dict.fromkeys((column.field for column in self.columns), True)}
 
     def row(self, document: Document) -> Row:
-        """The row of a document, whose key is a text."""
+        """Return the row of a document. Its key must be a text."""
         process, task = split_record_id(document["_id"])
         damage: list[str] = []
         values = [value(document, column.field, column.kind, damage) for column in self.columns]
@@ -128,18 +135,18 @@ class Table:
 
 
 def value(document: Document, field: str, kind: ColumnKind, damage: list[str]) -> Any:
-    """A field as its column shows it; None for one that is not there, or can't be read, which `damage` is told."""
-    found = _found(document, field)
-    if found is None:
+    """Return the column's value of a field; None if it is missing or can't be read. The latter is added to `damage`."""
+    field_value = _field_value(document, field)
+    if field_value is None:
         return None
     try:
-        return kind.read(found)
+        return kind.read(field_value)
     except (Unreadable, ValueError, TypeError):
         damage.append(field)
         return None
 
 
-def _found(document: Any, path: str) -> Any:
+def _field_value(document: Any, path: str) -> Any:
     for name in path.split("."):
         if not isinstance(document, dict):
             return None
@@ -148,12 +155,12 @@ def _found(document: Any, path: str) -> Any:
 
 
 def _columns(**named: Any) -> tuple[Column, ...]:
-    return tuple(Column(name, *of) for name, of in named.items())
+    return tuple(Column(name, *definition) for name, definition in named.items())
 
 
-def _error(at: str) -> dict[str, tuple[ColumnKind, str]]:
+def _error(path: str) -> dict[str, tuple[ColumnKind, str]]:
     fields = ("kind", "message", "code", "reason", "fingerprint")
-    return {f"error_{name}": (WHOLE if name == "code" else TEXT, f"{at}.{name}") for name in fields}
+    return {f"error_{name}": (WHOLE if name == "code" else TEXT, f"{path}.{name}") for name in fields}
 
 
 TABLES: dict[str, Table] = {
@@ -234,4 +241,4 @@ TABLES: dict[str, Table] = {
         ),
     ),
 }
-"""{name: a table whose rows are the documents of one collection}."""
+"""Table definitions by name. Each row of a table is a document of one collection."""

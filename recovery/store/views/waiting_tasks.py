@@ -1,15 +1,15 @@
-"""What waits for a worker, by actor, as the decisions have it, and who there is to take it (`Waiting`); and tasks
-that wait for another worker, because the code of those that claimed them does not accept their call, or is of another
-version than they are pinned to (`Refusals`).
+"""Queries of tasks that wait for a worker.
 
-Neither Redis nor the collection `actors` can tell what waits. Redis may have lost the messages, and `actors` knows only
-what some worker told of at its start: tasks of an actor that is new in a client's code wait in a queue that nobody ever
-heard of. A decision is the fact: one that is queued, and one whose turn is still to come, which waits for nobody as
-well if nobody serves its actor.
+`Waiting` returns by actor which tasks wait, and which workers can run them. `Refusals` finds tasks that wait for
+another worker, because the workers that claimed them have code that does not accept the call, or another version than
+the task is pinned to.
 
-What a look costs grows with the actors, not with what waits (2 ms for 20 actors, whether 20,000 tasks wait or a
-million). How many wait is counted if no worker serves them or somebody reads it: from the index, 1 ms for a thousand
-on two busy cores.
+Decisions are read, because neither Redis nor the collection `actors` shows all waiting tasks: Redis may have lost
+messages, and `actors` contains only actors that a worker announced. Tasks of an actor that exists only in a client's
+new code wait in an unknown queue.
+
+The cost depends on the number of actors, not of waiting tasks. Waiting tasks are counted, in an index, only if no
+worker serves them or somebody asks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from recovery.store.record_reading import readable
 from recovery.store.views.pending import Pending, ToCome
 
 OTHERS = "(other)"
-"""Stands for all actors that are not named one by one. No actor can be called so."""
+"""Name for all actors that are not listed individually. It is not a valid actor name."""
 _TEXT: Document = {"$type": "string"}
 _NAMED: Document = {"_id": _TEXT}
 
@@ -42,39 +42,39 @@ INDEX = "refused"
 
 @dataclass(frozen=True, slots=True)
 class ActorQueue:
-    """The tasks of one actor that wait for a worker, and who there is to take them."""
+    """The waiting tasks of one actor, and the workers that serve it."""
 
     actor: str
     waiting_seconds: float | None
-    """How long the oldest has been queued; None: nothing waits."""
+    """Seconds since the oldest task was queued; None if no task is queued."""
     tasks: int | None
-    """How many are queued; None: not counted."""
+    """Number of queued tasks; None if they were not counted."""
     workers: tuple[str, ...]
-    """Names of the workers that live and serve it."""
+    """Names of the live workers that serve the actor."""
     is_served: bool
-    """Whether there are some, or were until so short a time ago that they may just be restarting."""
+    """Whether a worker serves the actor, or did until so recently that it may be restarting."""
     blocked_seconds: float | None
-    """How long an operator has had it blocked; None: it is not."""
+    """Seconds since an operator blocked the actor; None if it is not blocked."""
     is_known: bool
-    """Whether a worker ever told of it."""
+    """Whether a worker ever announced the actor."""
     to_come: ToCome = field(default_factory=ToCome)
-    """What is not queued: counted only where it is not served, nor blocked."""
+    """Tasks that are not queued. Counted only if the actor is neither served nor blocked."""
 
     @property
     def waits_for_nobody(self) -> bool:
-        """Whether tasks wait, or will, that no worker will take: what is blocked waits for an operator."""
-        some = self.waiting_seconds is not None or self.to_come.delayed or self.to_come.after_others
-        return bool(some) and not self.is_served and self.blocked_seconds is None
+        """Whether tasks wait, now or later, that no worker will take. A blocked actor waits for an operator instead."""
+        has_tasks = self.waiting_seconds is not None or self.to_come.delayed or self.to_come.after_others
+        return bool(has_tasks) and not self.is_served and self.blocked_seconds is None
 
     @property
     def waits_for_operator(self) -> bool:
-        """Whether tasks wait that no worker may take."""
+        """Whether queued tasks wait because an operator blocked the actor."""
         return self.waiting_seconds is not None and self.blocked_seconds is not None
 
 
 @translated
 class Waiting:
-    """Queries of what waits for a worker. `polled_within`: seconds for which a worker may be away to restart."""
+    """Queries of tasks that wait for a worker. A worker may be absent for `polled_within` seconds to restart."""
 
     def __init__(self, database: Database[Document], pending: Pending, queues: Queues, polled_within: float) -> None:
         self._queues = queues
@@ -82,28 +82,30 @@ class Waiting:
         self._database, self._polled_within = database, polled_within
 
     def by_actor(self, *, count_served: bool = True, wanted: Collection[str] = ()) -> dict[str, ActorQueue]:
-        """{actor: its queue} of all that a worker told of, serves, or tasks wait for, by name.
+        """Return the queue of each known, served or waiting actor by name.
 
-        Of those that tasks wait for and that no worker ever told of MAX_STRANGERS are named, and all `wanted` ones. The
-        others, of which a client may have made up any number, are one entry, OTHERS.
+        Unknown actors, which no worker announced, are listed only up to MAX_STRANGERS, because a client can invent any
+        number of names. The remaining ones are summed up in the entry OTHERS.
 
-        Without `count_served` what costs more with more tasks is asked only of those that no worker may take: for
-        readers who ask all the time.
+        Args:
+            count_served: Whether to count the tasks of actors that are served. Frequent readers turn it off, because
+                counting costs more with more tasks.
+            wanted: Unknown actors to list in any case.
         """
-        ours = {*self._told(), *self._workers(), *wanted}
-        # In this order: a worker that comes in between makes nothing look lonely that was not, and a task whose turn
-        # comes is not missed. Of each record only what is asked for, and by its type: one that another program wrote
-        # hides nothing of the others.
-        later, others = self._pending.to_come(ours)
-        oldest, yet_others = self._pending.oldest(ours)
-        known = self._told()
+        our_actors = {*self._announced(), *self._workers(), *wanted}
+        # The order matters: with it, neither a worker that starts between two queries nor a task that is enqueued
+        # between them makes an actor look unserved. Only the needed fields are read, by type, so that a damaged record
+        # does not hide others.
+        waiting_actors, has_more_waiting = self._pending.to_come(our_actors)
+        oldest, has_more_queued = self._pending.oldest(our_actors)
+        known = self._announced()
         workers = self._workers()
         served, now = workers.keys() | self._queues.polled_within(self._polled_within), told_by(self._database)
-        held_up = {name for name in {*known, *oldest, *later} if name not in served and not known.get(name)}
-        counted = {name for name in oldest if count_served or known.get(name) or name in held_up}
-        to_come = self._pending.count_to_come(held_up)
+        unserved = {name for name in {*known, *oldest, *waiting_actors} if name not in served and not known.get(name)}
+        counted = {name for name in oldest if count_served or known.get(name) or name in unserved}
+        to_come = self._pending.count_to_come(unserved)
         tasks = self._pending.count_queued(counted)
-        found = {
+        actor_queues = {
             name: ActorQueue(
                 actor=name,
                 waiting_seconds=_seconds(oldest[name], now) if name in oldest else None,
@@ -114,22 +116,22 @@ class Waiting:
                 is_known=name in known or name in workers,
                 to_come=to_come.get(name, ToCome()),
             )
-            for name in sorted({*known, *oldest, *later, *workers})
+            for name in sorted({*known, *oldest, *waiting_actors, *workers})
         }
-        if others or yet_others:
-            count, queued_since = self._pending.count_others({*found, *ours})
-            waits = _seconds(queued_since, now)
+        if has_more_waiting or has_more_queued:
+            count, queued_since = self._pending.count_others({*actor_queues, *our_actors})
+            waiting_seconds = _seconds(queued_since, now)
             if count:
-                found[OTHERS] = ActorQueue(OTHERS, waits, count, (), False, None, is_known=False)
-        return found
+                actor_queues[OTHERS] = ActorQueue(OTHERS, waiting_seconds, count, (), False, None, is_known=False)
+        return actor_queues
 
-    def _told(self) -> dict[str, datetime | None]:
-        """{actor that a worker told of: since when it is blocked, if it is}."""
-        found = self._actors.find(_NAMED, {"blockedAt": True})
-        return {document["_id"]: document.get("blockedAt") for document in found}
+    def _announced(self) -> dict[str, datetime | None]:
+        """Return when each announced actor was blocked, by name; None if it is not blocked."""
+        documents = self._actors.find(_NAMED, {"blockedAt": True})
+        return {document["_id"]: document.get("blockedAt") for document in documents}
 
     def _workers(self) -> dict[str, list[str]]:
-        """{actor: names of the workers that live and serve it}."""
+        """Return the names of the live workers that serve each actor. Reads the primary."""
         alive: Document = {"$expr": ALIVE, "name": _TEXT, "queues": {"$type": "array"}}
         serving: dict[str, list[str]] = {}
         for document in current(self._database[schema.WORKERS]).find(alive, {"name": True, "queues": True}):
@@ -139,7 +141,7 @@ class Waiting:
 
 
 def _seconds(since: object, now: datetime) -> float:
-    """Return how many seconds ago a moment was; 0 if it is to come, or if another program left it out."""
+    """Return the seconds since a moment; 0 if it is in the future or not a date."""
     return max(0.0, (now - since).total_seconds()) if isinstance(since, datetime) else 0.0
 
 
@@ -150,38 +152,44 @@ class RefusedTasks:
     actor: str
     tasks: int
     versions: tuple[str, ...]
-    """The versions of the application that refused one of these tasks last."""
+    """The application versions that last refused one of these tasks."""
     why: str
-    """Why one of these tasks was refused, as in "got an unexpected keyword argument 'currency'"."""
+    """Why one of these tasks was refused, for example "got an unexpected keyword argument 'currency'"."""
 
 
 @dataclass(frozen=True, slots=True)
 class PinnedTasks:
-    """The tasks of one actor that are pinned to one version, and that a worker of another version gave back."""
+    """The tasks of one actor that are pinned to one version and were returned by a worker of another version."""
 
     actor: str
     pinned_to: str
     tasks: int
     process_id: str
-    """The first process that such a task belongs to."""
+    """The first process with such a task."""
 
 
 @translated
 class Refusals:
-    """Queries over the index `refused` of the collection `decisions`. They cost what waits for a newer worker."""
+    """Queries of the collection `decisions` by index `refused`.
+
+    They cost in proportion to the refused tasks. Read concern majority.
+    """
 
     def __init__(self, database: Database[Document]) -> None:
         self._decisions = committed(database[schema.DECISIONS])
 
     def of_process(self, process_id: str) -> list[Decision]:
-        """Return the tasks of a process that wait for a newer worker. Reads all tasks of the process, by the index
-        `_id`, but only while some process has such a task: whoever waits for a result asks every few seconds."""
+        """Return the tasks of a process that wait for a newer worker.
+
+        Reads all tasks of the process by index `_id`, but only if any process has such a task, because callers that
+        wait for a result ask every few seconds.
+        """
         if self._decisions.find_one(schema.WAITS_FOR_NEWER_WORKER, {"_id": True}, hint=INDEX) is None:
             return []
-        of_it: Document = {**record_range(process_id), "refused": {"$exists": True}}
-        of_it["state"] = {"$in": schema.BEFORE_CLAIM}
-        found = readable(Decision, self._decisions.find(of_it, {"call": False}).hint("_id_"))
-        return [decision for decision in found if decision.waits_for_newer_worker]
+        refused_tasks: Document = {**record_range(process_id), "refused": {"$exists": True}}
+        refused_tasks["state"] = {"$in": schema.BEFORE_CLAIM}
+        decisions = readable(Decision, self._decisions.find(refused_tasks, {"call": False}).hint("_id_"))
+        return [decision for decision in decisions if decision.waits_for_newer_worker]
 
     def by_actor(self) -> list[RefusedTasks]:
         """Return the tasks that wait for a newer worker, by actor, the actor with the most tasks first."""
@@ -198,14 +206,12 @@ class Refusals:
             {"$sort": {"tasks": -1, "_id": 1}},
         ]
         return [
-            RefusedTasks(
-                str(found["_id"]), found["tasks"], tuple(sorted(map(str, found["versions"]))), str(found.get("why"))
-            )
-            for found in self._decisions.aggregate(stages, hint=INDEX)
+            RefusedTasks(str(row["_id"]), row["tasks"], tuple(sorted(map(str, row["versions"]))), str(row.get("why")))
+            for row in self._decisions.aggregate(stages, hint=INDEX)
         ]
 
     def pinned(self) -> list[PinnedTasks]:
-        """Return the tasks that a worker gave back last for their pins, by actor and version."""
+        """Return the tasks that were last returned because of their pin, by actor and version."""
         stages: list[Document] = [
             *_waiting({"$eq": ["$last.why", PINNED]}),
             {
@@ -219,17 +225,17 @@ class Refusals:
         ]
         return [
             PinnedTasks(
-                str(found["_id"].get("actor")),
-                str(found["_id"].get("version")),
-                found["tasks"],
-                str(found["first"]).partition(SEPARATOR)[0],
+                str(row["_id"].get("actor")),
+                str(row["_id"].get("version")),
+                row["tasks"],
+                str(row["first"]).partition(SEPARATOR)[0],
             )
-            for found in self._decisions.aggregate(stages, hint=INDEX)
+            for row in self._decisions.aggregate(stages, hint=INDEX)
         ]
 
 
 def _waiting(last_refusal: Document) -> list[Document]:
-    """The stages that find the refused tasks that wait, by their `last` refusal."""
+    """Return stages that find waiting refused tasks by a condition on their `last` refusal."""
     last: Document = {"$last": {"$cond": [{"$isArray": "$refused.by"}, "$refused.by", []]}}
     project = {"actor": True, "pinnedTo": True, "last": last}
     return [{"$match": schema.WAITS_FOR_NEWER_WORKER}, {"$project": project}, {"$match": {"$expr": last_refusal}}]
