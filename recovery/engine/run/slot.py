@@ -135,25 +135,25 @@ class Slot:
         if not _is_message(first):
             metrics.STALE.labels("message").inc()
             return Result.STALE_MESSAGE
-        room = self._room(actor)
-        hints = self._intake.hints(actor.name, room - 1) if room > 1 else ()
+        capacity = self._room(actor)
+        hints = self._intake.hints(actor.name, capacity - 1) if capacity > 1 else ()
         results = self._run(actor, [first, *hints], until)
-        result, has_more = results.get(first, Result.CLAIM_LOST), len(hints) == room - 1
+        result, has_more = results.get(first, Result.CLAIM_LOST), len(hints) == capacity - 1
         self._put_back(hints, results, actor)
         while has_more and time.monotonic() < until and self._goes_on(actor, results):
-            room = self._room(actor)
-            hints = self._intake.hints(actor.name, room)
+            capacity = self._room(actor)
+            hints = self._intake.hints(actor.name, capacity)
             results = self._run(actor, hints, until)
             self._put_back(hints, results, actor)
-            has_more = len(hints) == room
+            has_more = len(hints) == capacity
         return result
 
     def _room(self, actor: Actor[..., Any]) -> int:
         """Return how many tasks of an actor to claim now."""
-        room = self._intake.pace.room(actor.name)
-        if room == 1 or tracing.is_on():
+        capacity = self._intake.pace.room(actor.name)
+        if capacity == 1 or tracing.is_on():
             return 1
-        return room if self._place.as_set(actor).preferences.restarts_lost_attempts else 1
+        return capacity if self._place.as_set(actor).preferences.restarts_lost_attempts else 1
 
     def _goes_on(self, actor: Actor[..., Any], results: Mapping[MessageId, Result]) -> bool:
         """Return whether to claim further tasks. After a round without any useful result, do not.

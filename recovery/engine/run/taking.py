@@ -25,7 +25,7 @@ class Taking:
     """
 
     def __init__(self, place: Place, heres: Mapping[str, ClaimedTask], room: Callable[[str], int]) -> None:
-        self._place, self._heres, self._room_for = place, heres, room
+        self._place, self._claimed_tasks, self._room_for = place, heres, room
         self._room: dict[str, int] = {}
         self.taken: list[ClaimedTask] = []
         """The tasks claimed for the next round."""
@@ -54,7 +54,7 @@ class Taking:
         """Claim one task per process of those that became ready (`apply.Take`). Return the claimed decisions."""
         wanted: dict[tuple[str, int], dict[str, Ended]] = defaultdict(dict)
         for tasks in ready:
-            last_end = next((end for end in reversed(tasks.group) if end.decision.id in self._heres), None)
+            last_end = next((end for end in reversed(tasks.group) if end.decision.id in self._claimed_tasks), None)
             first_ready = next((key for key, name in tasks.actors.items() if self._has_room(name)), None)
             if last_end is not None and first_ready is not None:
                 wanted[tasks.actors[first_ready], tasks.epoch][first_ready] = last_end
@@ -70,7 +70,7 @@ class Taking:
         """Claim tasks of one actor, given with the end that made each ready. Return the decisions that could be
         claimed."""
         preferences, pass_key, place = self._place.actor(name).preferences, new_pass(), self._place
-        in_batch = len(self._heres) > 1
+        in_batch = len(self._claimed_tasks) > 1
         try:
             claimed = place.resources.store.decisions.claim_ready(
                 name,
@@ -88,5 +88,5 @@ class Taking:
             raise
         for decision in claimed:
             end = ends[decision.id]
-            self.taken.append(self._heres[end.decision.id].followed_by(decision, end))
+            self.taken.append(self._claimed_tasks[end.decision.id].followed_by(decision, end))
         return claimed
