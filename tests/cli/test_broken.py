@@ -208,7 +208,7 @@ def test_restart(world: World, run: Run) -> None:
 def test_restart_of_one_task(world: World, run: Run) -> None:
     (one,) = json.loads(run("show", broken(world), "--json"))["tasks"]
     assert run("restart", one["id"]).startswith("1 task restarted")
-    with pytest.raises(InputError, match="is running; only tasks of a broken one"):
+    with pytest.raises(InputError, match="is running; only tasks of a broken process"):
         run("restart", one["id"])
 
 

@@ -117,7 +117,7 @@ def test_of_a_broken_one(world: World) -> None:
     assert process.error is not None
     assert (process.error.kind, process.error.message) == ("Aborted", "not worth it")
     assert restart_selected(world.app.resources, Selection()).tasks == 0
-    with pytest.raises(InputError, match="is aborted; only tasks of a broken one can be restarted"):
+    with pytest.raises(InputError, match="is aborted; only tasks of a broken process can be restarted"):
         world.app.restart(process_id)
 
 

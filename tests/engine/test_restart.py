@@ -173,7 +173,7 @@ def test_what_cant_be_restarted(shop: Shop, world: World) -> None:
     with pytest.raises(ProcessNotFound):
         app.restart("f" * 32)
     running = world.start(shop.order, 1)
-    with pytest.raises(InputError, match="is running; only tasks of a broken one can be restarted"):
+    with pytest.raises(InputError, match="is running; only tasks of a broken process can be restarted"):
         app.restart(running)
     shop.refused = {2}
     process_id = shop.broken(2)

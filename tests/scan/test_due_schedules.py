@@ -357,7 +357,7 @@ def test_added_by_an_operator_and_removed(world: World) -> None:
     with pytest.raises(InputError, match="no process type is named 'nightlyy'; did you mean 'nightly'"):
         operator.add("twice", "nightlyy", {"schedule": "12h"}, "")
     operator.add("twice", "nightly", {"schedule": "12h"}, "")
-    with pytest.raises(InputError, match="no worker that has nightly has looked at it yet"):
+    with pytest.raises(InputError, match="no worker that serves nightly has read it yet"):
         operator.trigger("twice", "")
     with pytest.raises(InputError, match="there is one of this name"):
         operator.add("twice", "nightly", {"schedule": "12h"}, "")
@@ -590,7 +590,7 @@ def test_no_operators_word_keeps_a_worker_from_its_start(world: World, caplog: p
     Schedules(world.app.resources).set("nightly", {"schedule": "5m"}, "")
     world.app.schedules["nightly"] = plan_of({"schedule": "1h", "jitter": "10m"}, "a test")
     declare(world)
-    assert "schedule nightly stays as it was" in caplog.text and get(world).plan.jitter == 0
+    assert "schedule nightly is not changed" in caplog.text and get(world).plan.jitter == 0
 
     def weekly() -> None: ...
 

@@ -1,7 +1,7 @@
-"""The audit log as it is written: by every function with which an operator changes something.
+"""Write the audit log: an entry for each command with which an operator changes something.
 
-An entry is written before anything is done, and its outcome after: one without an outcome was cut off, and nobody knows
-how far it came. What was refused is written too.
+The entry is written before the change, and its outcome after it. An entry without an outcome was cut off, and nobody
+knows how much was changed. Commands that were refused have an entry, too.
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ from recovery.store import roles
 from recovery.wording import printable
 
 DETAILS_LENGTH = 2000
+"""Maximum characters of the details in an entry."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of it, to be said by whoever does it."""
+    """The outcome of a command. The command sets it."""
 
     text: str = "done"
+    """What the command did, in a few words."""
     operation: int | None = None
+    """The number of the operation that the command ordered."""
 
 
 @contextmanager
@@ -48,8 +51,24 @@ def audited(
     operation: int | None = None,
     **details: Any,
 ) -> Iterator[Outcome]:
-    """Write down what is done in here. `details` are what was asked for, as JSON takes it."""
-    told = {name: value for name, value in details.items() if value not in (None, "", (), {}, [])}
+    """Record the command in the block in the audit log.
+
+    Args:
+        resources: The connections.
+        what: The command, such as `process abort`.
+        target: What the command changes, such as a process id.
+        why: The operator's reason.
+        by: Who gives the command. The default is `who()`.
+        operation: The number of the operation that the command is about.
+        **details: The arguments of the command, as JSON values. Empty ones are left out.
+
+    Yields:
+        The outcome, which the block sets.
+
+    Raises:
+        StoreDenied: The user of MongoDB may not write the audit log. The block does not run.
+    """
+    arguments = {name: value for name, value in details.items() if value not in (None, "", (), {}, [])}
     entry = AuditEntry(
         id=new_process_id(),
         what=what,
@@ -57,15 +76,15 @@ def audited(
         who=(by or who())[:NAME_LENGTH],
         why=_plain(why, REASON_LENGTH),
         origin=origin(),
-        details=_details(told) if told else None,
-        # A number that MongoDB can't have is of none; what was asked for is the target.
+        details=_details(arguments) if arguments else None,
+        # No operation has a number that MongoDB cannot store. The target has the number as it was given.
         operation=operation if operation is None or abs(operation) <= MAX_NUMBER else None,
     )
     try:
         resources.store.audit_log.begin(entry)
     except StoreDenied as error:
-        why_so = f"what an operator changes is written to the audit log first, so it takes the role {roles.OPERATOR}"
-        raise StoreDenied(f"{error}; {why_so}") from error
+        advice = f"each change by an operator is first recorded in the audit log, which takes the role {roles.OPERATOR}"
+        raise StoreDenied(f"{error}; {advice}") from error
     outcome = Outcome()
     try:
         yield outcome
@@ -73,45 +92,47 @@ def audited(
         resources.store.audit_log.end(entry.id, f"refused: {in_a_line(error)}"[:REASON_LENGTH])
         raise
     except BaseException as error:
-        said = in_a_line(error) if isinstance(error, Exception) else type(error).__name__
-        resources.store.audit_log.end(entry.id, f"cut off: {said}"[:REASON_LENGTH])
+        message = in_a_line(error) if isinstance(error, Exception) else type(error).__name__
+        resources.store.audit_log.end(entry.id, f"cut off: {message}"[:REASON_LENGTH])
         raise
     resources.store.audit_log.end(entry.id, outcome.text[:REASON_LENGTH], outcome.operation)
 
 
 def _plain(text: Any, longest: int) -> str:
-    """A name or a reason as it was given: who names what can't be a name is on record too."""
+    """Return a name or a reason as it was given. Values that are not allowed are recorded, too."""
     plain = given.exact(text) if isinstance(text, str) else given.shown(text)
     return plain[:longest] if given.is_unicode(plain) else given.shown(plain)
 
 
-def _details(told: dict[str, Any]) -> str:
+def _details(details: dict[str, Any]) -> str:
     try:
-        return json.dumps(told, default=given.shown, skipkeys=True)[:DETAILS_LENGTH]
-    except (ValueError, RecursionError):  # it holds itself
-        return given.shown(told)
+        return json.dumps(details, default=given.shown, skipkeys=True)[:DETAILS_LENGTH]
+    except (ValueError, RecursionError):  # a value contains itself
+        return given.shown(details)
 
 
 def origin() -> str:
-    """The program that asks and the machine that it runs on."""
+    """Return the program that gives the command, and the machine that it runs on."""
     program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
     return printable(f"{program} (pid {os.getpid()}) on {socket.gethostname()}")[:NAME_LENGTH]
 
 
 NAME_LENGTH = 200
+"""Maximum characters of who gives a command, and of its origin."""
 
 
 def who() -> str:
-    """Who asks, as far as this machine knows."""
+    """Return who gives the command, as `user@machine`."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user need not have a name
+    except (KeyError, OSError):  # the user of a container may have no name
         user = str(os.getuid())
     return f"{user}@{socket.gethostname()}"[:NAME_LENGTH]
 
 
 def reason_of(reason: Any, use: str) -> str:
-    """A reason that was given, cut to what is kept of one. Raises InputError for none; `use` says what it is for."""
+    """Return an operator's reason, cut to REASON_LENGTH characters. Raises InputError if it is empty; `use` says in the
+    message what the reason is used for."""
     plain = given.exact(reason) if isinstance(reason, str) else ""
     if not plain.strip() or not given.is_unicode(plain):
         raise InputError(f"reason={given.shown(reason)}: say in a few words why; it is {use}")

@@ -1,4 +1,4 @@
-"""Operations as they are ordered: by an operator, or by a schedule in the place of starting a process."""
+"""Order operations, for an operator or for a schedule."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from recovery.records.schedule import Schedule, SlotOutcome, SlotResult, Startin
 from recovery.schedule import instance_id
 
 FIRST_LOOK = 5.0
-"""Seconds until it is looked at by whoever looks after operations, if nobody does before."""
+"""Seconds until a worker looks at a new operation, unless one looks at it earlier."""
 
 
 def order(resources: Resources, schedule: Schedule, starting: Starting) -> SlotResult:
-    """Order the operation of a slot, in the schedule's name; whoever does so again gets the same one."""
+    """Order the operation of a schedule's occurrence, in the name of the schedule. If it was ordered before, return the
+    same operation."""
     wanted = schedule.orders
-    assert wanted is not None, "who asks has seen it"
+    assert wanted is not None, "the schedule orders operations"
     ordered = Operation(
         id=0,
         **wanted.what(),
@@ -31,16 +32,16 @@ def order(resources: Resources, schedule: Schedule, starting: Starting) -> SlotR
 
 
 def order_operation(resources: Resources, wanted: Operation, details: dict[str, Any]) -> Operation:
-    """Save an operation that was asked for and checked, on record with these details; as it was saved."""
-    told = {**details, "apply": bool(wanted.apply_at_once)}
-    with audited(resources, "operation start", wanted.kind.value, wanted.why, by=wanted.who, **told) as outcome:
+    """Save an operation that is checked, and return it as it was saved. The audit log gets these details."""
+    arguments = {**details, "apply": bool(wanted.apply_at_once)}
+    with audited(resources, "operation start", wanted.kind.value, wanted.why, by=wanted.who, **arguments) as outcome:
         saved = resources.store.operations.insert(wanted.evolve(origin=origin()), FIRST_LOOK)
         outcome.operation, outcome.text = saved.id, f"operation {saved.id} is ordered"
     return saved
 
 
 def order_details(orders: Orders, *, saved: str | None = None) -> dict[str, Any]:
-    """Return what an operation does as the audit log has it, beside its kind; `saved` is the name that it was saved
-    under."""
+    """Return the parameters of an operation, without its kind, for the audit log. `saved` is the name under which it
+    was saved."""
     options = {name: value for name, value in orders.what().items() if name != "kind"}
     return {**options, "selection": orders.selection or "all", "saved": saved}

@@ -1,9 +1,9 @@
-"""What an operator changes while workers run: settings of actors and process types, which actors are blocked, and which
-process types are disabled.
+"""Changes by operators while workers run: settings of actors and process types, blocked actors, and disabled process
+types.
 
-A setting is written first, and that alone counts: every process of ours reads it within seconds. Then workers are told
-that there is something to read, so that it is at once; and the deadlines that it makes too late are moved, so that what
-runs already is judged by it as well; cut off in between, they are looked at when they are due.
+A setting is written first. From then on it holds: every program of ours reads it within seconds. Then workers are told
+to read it at once. Last, deadlines that are too late under the new setting are moved, so that tasks and processes that
+already run are judged by it. If the command is cut off before that, they are judged at their old deadlines.
 """
 
 from __future__ import annotations
@@ -23,27 +23,33 @@ from recovery.store.lifecycle.actors import KeptSettings
 
 
 class Overrides(ABC, Generic[P]):
-    """Settings of one kind, kept by name, that an operator sets over what the code says."""
+    """Settings of one kind, by name, that an operator sets over those of the code."""
 
     kind: ClassVar[type[Preferences]]
+    """The class of the settings."""
     what: ClassVar[str]
-    """What one of them is called in a message."""
+    """What messages call an object of this kind."""
     unknown: ClassVar[type[InputError]]
+    """The error for a name under which nothing is stored."""
 
     def __init__(self, resources: Resources, kept: KeptSettings[P]) -> None:
         self._resources, self._store = resources, resources.store
         self._kept: KeptSettings[P] = kept
 
     def get(self, name: str) -> Stored[P]:
-        """What is kept under this name. Raises UnknownActor or UnknownProcessType, as all that follow do."""
+        """Return the settings that are stored under this name. Raises UnknownActor or UnknownProcessType, as all
+        methods below do."""
         stored = self._kept.get(given.text(name, f"name of the {self.what}"))
         if stored is None:
-            there = hint(name, sorted(self._kept.stored()), "none is known yet: a worker tells when it starts")
-            raise self.unknown(f"no {self.what} is named {name!r}; {there}")
+            suggestion = hint(
+                name, sorted(self._kept.stored()), "none is known yet: workers report theirs when they start"
+            )
+            raise self.unknown(f"no {self.what} is named {name!r}; {suggestion}")
         return stored
 
     def set(self, name: str, changes: Mapping[str, Any], reason: str = "", *, by: str | None = None) -> None:
-        """Set these settings over what the code says. Raises InputError for one that can't be."""
+        """Set these settings over those of the code. Raises InputError for a setting that is unknown or has a wrong
+        value."""
         with audited(self._resources, f"{self.what} set", name, reason, by=by, settings=dict(changes)):
             self._set(name, changes)
 
@@ -53,11 +59,11 @@ class Overrides(ABC, Generic[P]):
         check(changed)
         check_policy(changed.retry_options(), f"{self.what} {name}")
         self._kept.override(name, changes)
-        self._tell()
+        self._announce()
         self._advance_deadlines(name, self.get(name).effective)
 
     def unset(self, name: str, settings: Iterable[str], reason: str = "", *, by: str | None = None) -> None:
-        """Let the code decide these settings again. Raises InputError for one that there is not."""
+        """Make the code's values of these settings hold again. Raises InputError for an unknown setting."""
         names = list(settings)
         with audited(self._resources, f"{self.what} unset", name, reason, by=by, settings=names):
             self._unset(name, names)
@@ -66,21 +72,21 @@ class Overrides(ABC, Generic[P]):
         names = known_settings(self.kind, settings)
         self.get(name)
         self._kept.unset(name, names)
-        self._tell()
+        self._announce()
         self._advance_deadlines(name, self.get(name).effective)
 
-    def _tell(self) -> None:
-        """Have it taken up at once: by workers, and by ourselves."""
+    def _announce(self) -> None:
+        """Make workers and this program read the change at once."""
         self._store.preferences.invalidate()
         self._resources.broker.tell_settings_changed()
 
     @abstractmethod
     def _advance_deadlines(self, name: str, effective: P) -> None:
-        """Move the deadlines that are too late by what holds now."""
+        """Move the deadlines that are too late under these settings."""
 
 
 class ActorOverrides(Overrides[ActorPreferences]):
-    """Settings of actors, and which are blocked."""
+    """Settings of actors, and which actors are blocked."""
 
     kind, what, unknown = ActorPreferences, "actor", UnknownActor
 
@@ -88,22 +94,22 @@ class ActorOverrides(Overrides[ActorPreferences]):
         super().__init__(resources, resources.store.actors)
 
     def block(self, name: str, reason: str = "", *, by: str | None = None) -> bool:
-        """Have no task of an actor begun any more; False: it was blocked already."""
+        """Block an actor: none of its tasks begins. Return False if it was blocked already."""
         with audited(self._resources, "actor block", name, reason, by=by) as outcome:
             self.get(name)
             changed = self._store.actors.block(name)
             outcome.text = "done" if changed else "was blocked already"
-            self._tell()
+            self._announce()
         return changed
 
     def unblock(self, name: str, reason: str = "", *, by: str | None = None) -> bool:
-        """Have tasks of an actor begun again; False: it was not blocked."""
+        """Unblock an actor: its tasks begin again. Return False if it was not blocked."""
         with audited(self._resources, "actor unblock", name, reason, by=by) as outcome:
             self.get(name)
             changed = self._store.actors.unblock(name)
             outcome.text = "done" if changed else "was not blocked"
-            self._tell()
-            # Whether it changed or not: a call before may have been cut off here.
+            self._announce()
+            # Even if it was not blocked, because an earlier call may have been cut off here.
             self._store.task_deadlines.taken_up(name)
         return changed
 
@@ -113,7 +119,7 @@ class ActorOverrides(Overrides[ActorPreferences]):
 
 
 class ProcessTypeOverrides(Overrides[ProcessTypePreferences]):
-    """Settings of process types, and which are disabled."""
+    """Settings of process types, and which process types are disabled."""
 
     kind, what, unknown = ProcessTypePreferences, "process type", UnknownProcessType
 
@@ -121,23 +127,23 @@ class ProcessTypeOverrides(Overrides[ProcessTypePreferences]):
         super().__init__(resources, resources.store.process_types)
 
     def disable(self, name: str, reason: str, by: str | None = None) -> bool:
-        """Have no process of a type started any more; False: it was disabled already, and what was said then stands.
-        What runs goes on."""
-        reason = reason_of(reason, "told to whoever starts one")
+        """Disable a process type: none of its processes is started. Running processes go on. Return False if it was
+        disabled already; the earlier reason then stays."""
+        reason = reason_of(reason, "shown to everybody who tries to start one")
         with audited(self._resources, "process type disable", name, reason, by=by) as outcome:
             self.get(name)
             changed = self._store.process_types.disable(name, by or who(), reason)
             outcome.text = "done" if changed else "was disabled already"
-            self._tell()
+            self._announce()
         return changed
 
     def enable(self, name: str, reason: str = "", *, by: str | None = None) -> bool:
-        """Have processes of a type started again; False: it was not disabled."""
+        """Enable a process type: its processes can be started again. Return False if it was not disabled."""
         with audited(self._resources, "process type enable", name, reason, by=by) as outcome:
             self.get(name)
             changed = self._store.process_types.enable(name)
             outcome.text = "done" if changed else "was not disabled"
-            self._tell()
+            self._announce()
         return changed
 
     def _advance_deadlines(self, name: str, effective: ProcessTypePreferences) -> None:
@@ -146,7 +152,7 @@ class ProcessTypeOverrides(Overrides[ProcessTypePreferences]):
 
 
 def known_settings(kind: type[Preferences], names: Iterable[str]) -> list[str]:
-    """These names, if all are of settings. Raises InputError."""
+    """Return these names as a list. Raises InputError if one of them is not a setting."""
     known, wanted = setting_names(kind), list(names)
     for name in wanted:
         if name not in known:

@@ -1,4 +1,4 @@
-"""Restarts of failed tasks in the history of their process: who did it, why, and what it had come to."""
+"""Record restarts of failed tasks in the history of their process: who restarted them, why, and how the process was."""
 
 from __future__ import annotations
 
@@ -11,23 +11,30 @@ from recovery.records import Life, Process
 from recovery.records.ids import split_record_id
 
 NOTED = 20
-"""Tasks that a process's history names of one restart."""
+"""Maximum number of tasks that one entry of the history names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restarter:
-    """Whoever restarts tasks, and the reason they gave."""
+    """Who restarts tasks, and why."""
 
     by: str
     reason: str = ""
     operation: int | None = None
-    """The number of the operation that does it."""
+    """The number of the operation that restarts the tasks, or None."""
 
 
 def note_restarts(
     resources: Resources, seen: Mapping[str, Process], restarted: Iterable[str], restarter: Restarter
 ) -> None:
-    """Add a restart of these tasks, or of these processes as a whole, to the histories of their processes."""
+    """Add a restart to the histories of processes.
+
+    Args:
+        resources: The connections.
+        seen: {process id: the process before the restart}.
+        restarted: Record ids: `P/T` for a restarted task, `P/` for a process that is restarted as a whole.
+        restarter: Who restarts, and why.
+    """
     tasks: dict[str, list[str]] = defaultdict(list)
     for key in restarted:
         process_id, task = split_record_id(key)

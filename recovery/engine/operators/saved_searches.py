@@ -1,10 +1,10 @@
-"""Searches under names: what an operator saves, and what others read with `@NAME` in it.
+"""Saved searches: operators save searches under names, and other searches use them as `@NAME`.
 
-Each change is one compare-and-set on the record as it was read, and an entry in the audit log.
+Each change is one compare-and-set on the record as it was read, and has an entry in the audit log.
 
-Earlier versions stored selections with ages that have signs, such as `ended:<90d`. They keep their meaning for as long
-as they are stored; a person who reads them may take them for the opposite. Each is rewritten by one compare-and-set on
-the record that it was read from.
+Earlier versions stored selections whose ages have signs, such as `ended:<90d`. They keep their meaning as long as they
+are stored, but a person may take them for the opposite. Therefore they are rewritten in the form that names their
+meaning.
 """
 
 from __future__ import annotations
@@ -28,15 +28,19 @@ from recovery.search.query import Comparison
 
 
 def read_search(resources: Resources, text: str) -> Query:
-    """The search that a text is, as of now, with what is saved in the place of names. Raises InputError."""
+    """Return the query of a search text, as of now. Names of saved searches are replaced by their texts. Raises
+    InputError."""
     return parse(text, resources.store.now(), resources.store.saved_searches.texts)
 
 
 def save_search(
     resources: Resources, name: str, text: str, reason: str = "", *, replace: bool = False, by: str | None = None
 ) -> SavedSearch:
-    """Give a search a name; as it is saved. One that is saved already stays as it is. Raises InputError for what is no
-    search, and where another is saved under this name, unless that is to be replaced."""
+    """Save a search under a name, and return it as it is saved. If the same search is saved already, nothing changes.
+
+    Raises:
+        InputError: The text is not a search, or another search has this name and `replace` is false.
+    """
     with audited(resources, "search save", name, reason, by=by, search=text, replace=replace) as outcome:
         name = search_name(name)
         text = given.text(text, "search", longest=MAX_LENGTH).strip()
@@ -48,59 +52,65 @@ def save_search(
 
 
 def remove_search(resources: Resources, name: str, reason: str = "", *, by: str | None = None) -> SavedSearch:
-    """Forget a saved search; as it was. Raises InputError where there is none of this name, and where others have it in
-    them, which could not be read any more."""
+    """Remove a saved search, and return it as it was.
+
+    Raises:
+        InputError: No search has this name, or other searches or operations use it and could then not be read.
+    """
     with audited(resources, "search remove", name, reason, by=by) as outcome:
-        found = named(resources.store.saved_searches, name, "search", "recovery search save")
-        if users := _users(resources, found.id):
-            raise InputError(f"{SIGN}{found.id} is a part of {', '.join(users)}: change or remove that first")
-        take_out(resources.store.saved_searches, found)
-        outcome.text = f"removed: {found.text}"
-        return found
+        search = named(resources.store.saved_searches, name, "search", "recovery search save")
+        if users := _users(resources, search.id):
+            raise InputError(f"{SIGN}{search.id} is a part of {', '.join(users)}: change or remove that first")
+        take_out(resources.store.saved_searches, search)
+        outcome.text = f"removed: {search.text}"
+        return search
 
 
 def unreadable(resources: Resources, searches: Mapping[str, SavedSearch]) -> dict[str, str]:
-    """{name: why} of those that can't be read any more: written by another version, or with a part that is gone."""
-    now, texts, found = resources.store.now(), {name: one.text for name, one in searches.items()}, {}
+    """Return {name: reason} of the searches that cannot be read any more. They were written by another version, or use
+    a search that was removed."""
+    now, texts, errors = resources.store.now(), {name: search.text for name, search in searches.items()}, {}
     for name, text in texts.items():
         try:
             parse(text, now, lambda: texts, name=name, is_stored=True)
         except InputError as error:
-            found[name] = str(error).partition("\n")[0]
-    return found
+            errors[name] = str(error).partition("\n")[0]
+    return errors
 
 
 def _users(resources: Resources, name: str) -> list[str]:
-    """Return the saved searches and operations that have this search in them themselves, of those that can be read."""
-    now, texts, found = resources.store.now(), resources.store.saved_searches.texts(), list[str]()
+    """Return the saved searches and operations that use this search directly, of those that can be read."""
+    now, texts, users = resources.store.now(), resources.store.saved_searches.texts(), list[str]()
     operations = {
-        f"the operation {SIGN}{key}": one.selection for key, one in resources.store.saved_operations.all().items()
+        f"the operation {SIGN}{key}": operation.selection
+        for key, operation in resources.store.saved_operations.all().items()
     }
     for user, text in {**{f"{SIGN}{key}": text for key, text in texts.items()}, **operations}.items():
         with suppress(InputError):
             if name in parse(text, now, lambda: texts, is_stored=True).saved:
-                found.append(user)
-    return found
+                users.append(user)
+    return users
 
 
 REASON = "the age is written in the form that names its meaning"
+"""The reason in the audit log for a rewritten selection."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSelection:
-    """A selection with signed ages, and the record that has it."""
+    """A selection whose ages have signs, and the record that holds it."""
 
     record: SavedSearch | Schedule
     text: str
 
     @property
     def name(self) -> str:
-        """The saved search or the schedule, as a person knows it."""
+        """The name of the saved search or schedule, as people know it."""
         return f"{SIGN}{self.record.id}" if isinstance(self.record, SavedSearch) else f"schedule {self.record.id}"
 
 
 def with_signed_ages(resources: Resources) -> list[StoredSelection]:
-    """Return the saved searches and the schedules whose selection has ages with signs."""
+    """Return the saved searches and schedules whose selections have ages with signs."""
     store = resources.store
     searches = [StoredSelection(saved, saved.text) for saved in store.saved_searches.all().values()]
     schedules = [
@@ -112,13 +122,14 @@ def with_signed_ages(resources: Resources) -> list[StoredSelection]:
 
 
 def workers_that_need_signs(resources: Resources) -> list[str]:
-    """Return the names of living workers of an earlier version, which can't read an age without a sign."""
-    return sorted(one.name for one in resources.store.overview.workers_alive() if one.application is None)
+    """Return the names of living workers of an earlier version, which cannot read an age without a sign."""
+    return sorted(worker.name for worker in resources.store.overview.workers_alive() if worker.application is None)
 
 
 def rewrite_signed_ages(resources: Resources) -> list[StoredSelection]:
-    """Rewrite all of them, unless a worker lives that could not read them then; return those that were. What somebody
-    else changes at this moment, or what would be too long, is left as it is, and may be rewritten the next time."""
+    """Rewrite all selections whose ages have signs, and return those that were rewritten. If a living worker could not
+    read the new form, nothing is rewritten. A selection is left as it is if somebody else changes it at this moment, or
+    if its new text would be too long."""
     if workers_that_need_signs(resources):
         return []
     return [stored for stored in with_signed_ages(resources) if _rewrite(resources, stored)]
@@ -127,28 +138,28 @@ def rewrite_signed_ages(resources: Resources) -> list[StoredSelection]:
 def _rewrite(resources: Resources, stored: StoredSelection) -> bool:
     try:
         text = rewritten(stored.text)
-    except InputError:  # it would be too long
+    except InputError:  # the new text would be too long
         return False
     record = stored.record
     with audited(resources, "selection rewrite", stored.name, REASON, before=stored.text, after=text) as outcome:
         if isinstance(record, SavedSearch):
-            done = resources.store.saved_searches.replace(record.evolve(text=text))
+            is_rewritten = resources.store.saved_searches.replace(record.evolve(text=text))
         else:
-            assert record.orders is not None, "it was found by its selection"
+            assert record.orders is not None, "only schedules that order an operation have a selection"
             orders = record.orders.evolve(selection=text)
-            done = resources.store.schedules.save(record.evolve(orders=orders))
-        outcome.text = "rewritten" if done else "left: somebody else changed it just now"
-    return done
+            is_rewritten = resources.store.schedules.save(record.evolve(orders=orders))
+        outcome.text = "rewritten" if is_rewritten else "left: somebody else changed it just now"
+    return is_rewritten
 
 
 def unknown_types(resources: Resources, query: Query) -> list[str]:
-    """Return what to say of each unknown process type that a search asks for, as `unknown_type` does."""
+    """Return a message for each unknown process type that a search asks for, as `unknown_type` does."""
     names = dict.fromkeys(_types_asked_for(query.tree))
     return [text for name in names if (text := unknown_type(resources, name)) is not None]
 
 
 def _types_asked_for(node: Node) -> Iterator[str]:
-    """The process types of a search, except of what it leaves out by `not`."""
+    """Yield the process types that a search asks for, except those that it excludes with `not`."""
     match node:
         case Term("type", Comparison.IS, value):
             yield str(value)

@@ -1,4 +1,4 @@
-"""What people save under names, searches and operations: found, saved and removed in one way.
+"""Find, save and remove what people save under names: searches and operations.
 
 Each change is one compare-and-set on the record as it was read.
 """
@@ -19,19 +19,26 @@ if TYPE_CHECKING:
 
 
 def named(kept: Saved[S], name: str, noun: str, how_to_save: str) -> S:
-    """Return what is saved under a name, with or without its `@`. Raises InputError, which names the nearest."""
-    found, plain = kept.all(), given.text(name, "name").removeprefix(SIGN)
-    if plain not in found:
+    """Return what is saved under a name, with or without `@`. Raises InputError, which suggests the nearest name."""
+    saved, plain = kept.all(), given.text(name, "name").removeprefix(SIGN)
+    if plain not in saved:
         _refuse_damaged(kept, plain)
-        raise InputError(not_saved(plain, found, noun, how_to_save))
-    return found[plain]
+        raise InputError(not_saved(plain, saved, noun, how_to_save))
+    return saved[plain]
 
 
 def put(kept: Saved[S], new: S, told: Callable[[S], str], outcome: Outcome, *, replace: bool) -> S:
-    """Save this; as it is saved. What is saved as it is already stays. `told` says in a line what it is.
+    """Save a search or an operation, and return it as it is saved. If the same is saved already, nothing changes.
 
-    Raises InputError where another is saved under this name, unless that is to be replaced, and where somebody else
-    changed it meanwhile.
+    Args:
+        kept: The collection.
+        new: The search or operation.
+        told: Returns a line that describes it.
+        outcome: The outcome in the audit log, which this function sets.
+        replace: Whether to replace another one with the same name.
+
+    Raises:
+        InputError: Another one has this name and `replace` is false, or somebody else changed it at this moment.
     """
     outcome.text = "saved"
     before = kept.all().get(new.id)
@@ -51,8 +58,8 @@ def put(kept: Saved[S], new: S, told: Callable[[S], str], outcome: Outcome, *, r
     else:
         at = f", at {before.at:%Y-%m-%d %H:%M:%S} UTC" if before.at else ""
         raise InputError(
-            f"{SIGN}{new.id} is saved already, by {before.by}{at}: {told(before)}\nGive --replace if it is to be "
-            "another one, or take another name"
+            f"{SIGN}{new.id} is saved already, by {before.by}{at}: {told(before)}\nGive --replace to replace "
+            "it, or take another name"
         )
     if not saved:
         raise _changed(new)
@@ -60,7 +67,7 @@ def put(kept: Saved[S], new: S, told: Callable[[S], str], outcome: Outcome, *, r
 
 
 def take_out(kept: Saved[S], saved: S) -> None:
-    """Remove what was read. Raises InputError where somebody else changed it meanwhile."""
+    """Remove a saved search or operation. Raises InputError if somebody else changed it since it was read."""
     if not kept.remove(saved):
         raise _changed(saved)
 

@@ -1,8 +1,8 @@
-"""Schedules as deployments and operators change them.
+"""Schedules, as deployments and operators change them.
 
-What the code declares and what an operator set stand apart in the record, so that a deployment takes back nothing that
-an operator said. Each change is worked out from the record as it is (`recovery.schedule.changes`) and saved by
-compare-and-set; where somebody was first, it is worked out again.
+The record keeps the settings that the code declares apart from those that an operator set. So a deployment never takes
+back an operator's change. Each change is computed from the record as it is (`recovery.schedule.changes`), and saved by
+compare-and-set. If somebody else changed the record first, the change is computed again.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ log = logging.getLogger(__name__)
 
 _ARGUMENTS = "schedule_arguments"
 SCHEDULE_SETTINGS = tuple(_ARGUMENTS if name == "arguments" else name for name in plan_names())
-"""What `@app.process` takes beside the settings of actors and process types."""
+"""Settings that `@app.process` accepts in addition to those of actors and process types."""
 MAX_TRIES = 20
-"""Times that a change is worked out again since somebody was first: scanners write once per slot."""
+"""Maximum number of times that a change is computed, if others change the record. A scanner changes it once per
+occurrence."""
 
 Change = Callable[[Schedule, OperatorWord, Any], Schedule]
 
 
 def declared_plan(process_type: str, said: Mapping[str, Any]) -> Plan | None:
-    """The plan that the code of a process type declares; None if it declares none. Raises InputError."""
-    if not said or ("schedule" in said and said["schedule"] is None):  # as where a setting says it: not here
+    """Return the plan that the code of a process type declares, or None if it declares none. Raises InputError."""
+    if not said or ("schedule" in said and said["schedule"] is None):  # `schedule=None` declares none
         return None
     where = f"process type {process_type}"
     plan = plan_of({"arguments" if name == _ARGUMENTS else name: value for name, value in said.items()}, where)
@@ -49,41 +50,43 @@ def declared_plan(process_type: str, said: Mapping[str, Any]) -> Plan | None:
 
 
 def arguments_of(plan: Plan) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What a process is started with, as its function is called."""
+    """Return the positional and named arguments with which the plan starts its processes."""
     positional, named = json.loads(plan.over(DEFAULTS).arguments or NO_ARGUMENTS)
     return tuple(positional), named
 
 
 def declare_schedules(resources: Resources, actors: Mapping[str, Actor[..., Any]], plans: Mapping[str, Plan]) -> None:
-    """Save what the code of an application says of when its process types are started, which may be nothing any more,
-    and the keys of all their schedules."""
+    """Save what the code of an application declares about the schedules of its process types, and the keys of all
+    schedules. A declaration that was removed from the code is removed from the record, too."""
     keys = Keys(actors)
     for process_type in keys.process_types:
         _declare(resources, process_type, plans.get(process_type))
     for name in resources.store.schedules.all():
-        _tell_key(resources, name, keys)
+        _save_key(resources, name, keys)
 
 
-def _tell_key(resources: Resources, name: str, keys: Keys) -> None:
-    """Save the key that a schedule's processes have by the code as it is now."""
+def _save_key(resources: Resources, name: str, keys: Keys) -> None:
+    """Save the key that the processes of a schedule have, by the present code."""
     for _ in range(MAX_TRIES):
         schedule = resources.store.schedules.all().get(name)
-        found = None if schedule is None else keys.of(schedule)
-        if schedule is None or found is None or found == schedule.keyed:
+        key = None if schedule is None else keys.of(schedule)
+        if schedule is None or key is None or key == schedule.keyed:
             return
-        if resources.store.schedules.save(states.keyed(schedule, found, resources.store.now())):
+        if resources.store.schedules.save(states.keyed(schedule, key, resources.store.now())):
             return
     raise _too_busy(name)
 
 
 def _declare(resources: Resources, process_type: str, plan: Plan | None) -> None:
+    """Save what the code declares about the schedule of one process type. A schedule that cannot be saved is logged,
+    because the worker has to start nevertheless."""
     schedules = resources.store.schedules
     for _ in range(MAX_TRIES):
         try:
             before = schedules.get(process_type)
-        except DamagedRecord as damage:  # no reason for a worker not to work
+        except DamagedRecord as damage:  # the worker can start nevertheless
             log.error(
-                "the schedule of process type %s is not taken from its code: %s; correct it in MongoDB, or "
+                "could not save the schedule that the code of process type %s declares: %s; correct it in MongoDB, or "
                 "`recovery schedule remove %s` and start a worker",
                 process_type, damage, process_type,
             )  # fmt: skip
@@ -91,15 +94,19 @@ def _declare(resources: Resources, process_type: str, plan: Plan | None) -> None
         if before is not None and before.type != process_type:
             if plan is not None:
                 log.error(
-                    "the schedule of process type %s is not taken from its code: an operator added one of its name for "
-                    "%s; `recovery schedule remove %s`",
+                    "could not save the schedule that the code of process type %s declares: an operator added one with "
+                    "its name for %s; `recovery schedule remove %s`",
                     process_type, before.type, process_type,
                 )  # fmt: skip
             return
         try:
             after = states.declared(before, process_type, plan, resources.store.now())
-        except InputError as error:  # no reason for a worker not to work
-            log.error("schedule %s stays as it was: the code's new words and an operator's: %s", process_type, error)
+        except InputError as error:  # the worker can start nevertheless
+            log.error(
+                "schedule %s is not changed, because the settings of code and operator conflict: %s",
+                process_type,
+                error,
+            )
             return
         if after is None or after == before:
             return
@@ -109,52 +116,54 @@ def _declare(resources: Resources, process_type: str, plan: Plan | None) -> None
 
 
 class Schedules:
-    """Schedules, as operators change them. Each change has a reason and is kept in the record."""
+    """Schedules, as operators change them. Each change is kept in the schedule's record, with its reason."""
 
     def __init__(self, resources: Resources, by: str | None = None) -> None:
         self._resources, self._kept = resources, resources.store.schedules
         self._by = by or who()
 
     def get(self, name: str) -> Schedule:
-        """The schedule of this name. Raises InputError."""
+        """Return the schedule with this name. Raises InputError if there is none, or it cannot be read."""
         try:
-            found = self._kept.get(given.text(name, "name of the schedule"))
+            schedule = self._kept.get(given.text(name, "name of the schedule"))
         except DamagedRecord as damage:
             raise InputError(
-                f"{damage}. Correct it in MongoDB's collection `schedules`, or `recovery schedule remove {name}` and "
-                "declare or add it again"
+                f"{damage}. Correct it in MongoDB's collection `schedules`, or run `recovery schedule remove {name}` "
+                "and declare or add it again"
             ) from None
-        if found is None:
-            there = hint(
+        if schedule is None:
+            suggestion = hint(
                 name, sorted(self._kept.all()), "there is none yet: `recovery schedule add`, or schedule=… in code"
             )
-            raise InputError(f"no schedule is named {given.shown(name)}; {there}")
-        return found
+            raise InputError(f"no schedule is named {given.shown(name)}; {suggestion}")
+        return schedule
 
     def add(self, name: str, process_type: str, said: Mapping[str, Any], reason: str) -> Schedule:
-        """Start this process type at these times. Raises InputError."""
+        """Add a schedule that starts processes of this type, with the settings `said`. Return it. Raises InputError."""
         details: dict[str, Any] = {"type": process_type, "settings": dict(said)}
         with audited(self._resources, "schedule add", name, reason, by=self._by, **details):
             known = self._known(name)
             if process_type not in known:
-                there = hint(process_type, sorted(known), "none is known yet: a worker tells when it starts")
-                raise InputError(f"no process type is named {given.shown(process_type)}; {there}")
+                suggestion = hint(
+                    process_type, sorted(known), "none is known yet: workers report theirs when they start"
+                )
+                raise InputError(f"no process type is named {given.shown(process_type)}; {suggestion}")
             if name in known and name != process_type:
-                raise _others_name(name)
+                raise _name_of_other_type(name)
             plan, word = plan_of(said, f"schedule {name}"), self._word("add", reason)
             return self._added(states.added(name, process_type, plan, word, word.at))
 
     def add_ordering(self, name: str, orders: ScheduledOrders, said: Mapping[str, Any]) -> Schedule:
-        """Order this operation at these times. Raises InputError."""
+        """Add a schedule that orders this operation, with the settings `said`. Return it. Raises InputError."""
         details = {"kind": orders.kind, **order_details(orders, saved=orders.saved), "settings": dict(said)}
         with audited(self._resources, "schedule operation", name, orders.purpose, by=self._by, **details):
             if name in self._known(name):
-                raise _others_name(name)
+                raise _name_of_other_type(name)
             plan, word = plan_of(said, f"schedule {name}"), self._word(f"order {orders.kind}", orders.purpose)
             return self._added(states.ordering(name, orders, plan, word, word.at))
 
     def _known(self, name: str) -> Iterable[str]:
-        """The process types, if this can be the name of a schedule."""
+        """Return the known process types. Raises InputError if a schedule cannot have this name."""
         if not re.fullmatch(NAME, given.text(name, "name of the schedule")):
             raise InputError(f"schedule {given.shown(name)}: use letters, digits, '_', '.', '-', at most 100")
         return self._resources.store.process_types.stored()
@@ -165,10 +174,10 @@ class Schedules:
         return self.get(schedule.id)
 
     def set(self, name: str, said: Mapping[str, Any], reason: str) -> Schedule:
-        """Set these settings over what the code says."""
+        """Set these settings over those of the code, and return the changed schedule. Raises InputError."""
 
         def change(schedule: Schedule, word: OperatorWord, now: Any) -> Schedule:
-            # A moment without a time zone is of the schedule's.
+            # A time without a time zone is in that of the schedule.
             zone = {"time_zone": schedule.plan.time_zone} if "time_zone" not in said else {}
             plan = plan_of({**zone, **said}, f"schedule {name}")
             plan = plan if "time_zone" in said else plan.evolve(time_zone=None)
@@ -177,12 +186,13 @@ class Schedules:
         return self._change(name, f"set {' '.join(sorted(said))}", reason, change, said)
 
     def unset(self, name: str, settings: Iterable[str], reason: str) -> Schedule:
-        """Let the code, or the default, decide these settings again."""
+        """Make the values of the code, or the defaults, hold again for these settings. Return the changed schedule.
+        Raises InputError."""
         names = tuple(settings)
-        for one in names:
-            if one not in plan_names():
+        for setting in names:
+            if setting not in plan_names():
                 raise InputError(
-                    f"schedule {name}: no setting is named {given.shown(one)}; {hint(one, plan_names(), '')}"
+                    f"schedule {name}: no setting is named {given.shown(setting)}; {hint(setting, plan_names(), '')}"
                 )
         return self._change(
             name,
@@ -192,29 +202,30 @@ class Schedules:
         )
 
     def pause(self, name: str, reason: str) -> Schedule:
-        """Start nothing more until it is resumed."""
+        """Pause a schedule: it starts nothing until it is resumed. Return the changed schedule. Raises InputError."""
         if not reason:
             raise InputError(f"schedule {name}: pausing takes a --reason, which is shown with it")
         return self._change(name, "pause", reason, states.paused)
 
     def resume(self, name: str, reason: str) -> Schedule:
-        """Start instances again, from the next slot on."""
+        """Resume a schedule, from its next occurrence on. Return the changed schedule. Raises InputError."""
         return self._change(name, "resume", reason, states.resumed)
 
     def enable(self, name: str, reason: str) -> Schedule:
-        """Start instances again after a non-recoverable failure, from the next slot on; its marker is cleared."""
+        """Enable a schedule again after a non-recoverable failure, from its next occurrence on, and clear the marker of
+        the failure. Return the changed schedule. Raises InputError."""
         if not reason:
             raise InputError(f"schedule {name}: enabling takes a --reason, which is kept")
         schedule = self.get(name)
         marker = schedule.disabled.marker if schedule.disabled is not None else None
         if marker is not None and self._resources.store.markers.find(marker) is not None:
-            # First: cut off after it, the schedule is enabled by whoever looks whether the marker stands.
+            # The marker comes first. If this is cut off after it, a scanner finds no marker, and enables the schedule.
             clear_marker(self._resources, marker, reason, self._by)
         return self._change(name, "enable", reason, states.enabled)
 
     def remove(self, name: str, reason: str = "") -> Schedule | None:
-        """Forget a schedule that an operator added, or one that can't be read; what it started goes on. Return it, or
-        None if it could not be read."""
+        """Remove a schedule that an operator added, or one that cannot be read. Processes that it started go on. Return
+        the schedule, or None if it could not be read. Raises InputError."""
         with audited(self._resources, "schedule remove", name, reason, by=self._by):
             return self._remove(name)
 
@@ -233,14 +244,19 @@ class Schedules:
         raise _too_busy(name)
 
     def trigger(self, name: str, reason: str, *, force: bool = False) -> SlotResult:
-        """Start an instance now. Raises InputError where the previous one still runs and the overlap policy, unless it
-        is `force`d, does not allow two at once; or where it is refused."""
+        """Start an instance of a schedule now, and return what was started.
+
+        Raises:
+            InputError: The previous instance still runs, the overlap policy allows one at a time, and `force` is false.
+                Or the start was refused, or no worker has reported the key of the schedule's processes yet.
+            StoreUnavailable: A scanner is starting the instance, or others keep changing the schedule.
+        """
 
         def change(schedule: Schedule, word: OperatorWord, now: Any) -> Schedule:
             if schedule.orders is not None and (operation := under_way(self._resources, schedule)) is not None:
                 raise InputError(f"schedule {name}: operation {operation} is under way; there is one at a time")
-            overlap, there = schedule.plan.overlap, instances(self._resources, schedule)
-            running = next((one for one in there if one.state is ProcessState.RUNNING), None)
+            overlap, started = schedule.plan.overlap, instances(self._resources, schedule)
+            running = next((process for process in started if process.state is ProcessState.RUNNING), None)
             if running is not None and overlap is not Overlap.ALLOW and not force:
                 raise InputError(
                     f"schedule {name}: process {running.id} still runs, and overlap={overlap} allows one at a time; "
@@ -251,40 +267,40 @@ class Schedules:
         before = self.get(name)
         if before.keyed is None and before.orders is None:
             raise InputError(
-                f"schedule {name}: no worker that has {before.type} has looked at it yet; start one, or ask again"
+                f"schedule {name}: no worker that serves {before.type} has read it yet; start one, or try again"
             )
         schedule = self._change(name, "trigger", reason, change)
         starting = schedule.starting
-        assert starting is not None, "that is what was written"
+        assert starting is not None, "the change has just set it"
         result = look_at(self._resources, schedule, order=order)
         if result is None:  # a scanner was first
             settled = self.get(name).recent
-            result = next((one for one in reversed(settled) if one.slot == starting.slot), None)
+            result = next((recent for recent in reversed(settled) if recent.slot == starting.slot), None)
         if result is None:
-            raise StoreUnavailable(f"schedule {name}: an instance is being started; `recovery schedule show` tells")
+            raise StoreUnavailable(f"schedule {name}: an instance is being started; `recovery schedule show` shows it")
         if result.process is None and result.operation is None:
             raise InputError(f"schedule {name}: not started: {result.reason}")
         return result
 
     def _change(
-        self, name: str, what: str, reason: str, change: Change, said: Mapping[str, Any] | None = None
+        self, name: str, action: str, reason: str, change: Change, settings: Mapping[str, Any] | None = None
     ) -> Schedule:
-        with audited(self._resources, f"schedule {what}", name, reason, by=self._by, settings=dict(said or {})):
+        with audited(self._resources, f"schedule {action}", name, reason, by=self._by, settings=dict(settings or {})):
             for _ in range(MAX_TRIES):
-                before, word = self.get(name), self._word(what, reason)
+                before, word = self.get(name), self._word(action, reason)
                 after = change(before, word, word.at)
                 if self._kept.save(after):
                     return after.evolve(version=after.version + 1)
             raise _too_busy(name)
 
-    def _word(self, what: str, reason: str) -> OperatorWord:
-        text = given.text(reason, "reason") if reason else ""
-        return OperatorWord(what=what, by=self._by, reason=text, at=self._resources.store.now())
+    def _word(self, action: str, reason: str) -> OperatorWord:
+        checked_reason = given.text(reason, "reason") if reason else ""
+        return OperatorWord(what=action, by=self._by, reason=checked_reason, at=self._resources.store.now())
 
 
-def _others_name(name: str) -> InputError:
-    return InputError(f"schedule {name}: is the name of another process type, whose own schedule has it; take another")
+def _name_of_other_type(name: str) -> InputError:
+    return InputError(f"schedule {name}: is the name of another process type, and kept for its schedule; take another")
 
 
 def _too_busy(name: str) -> StoreUnavailable:
-    return StoreUnavailable(f"schedule {name}: others change it all the time; nothing was changed, try again")
+    return StoreUnavailable(f"schedule {name}: others keep changing it; nothing was changed, try again")
