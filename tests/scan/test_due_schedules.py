@@ -590,7 +590,7 @@ def test_no_operators_word_keeps_a_worker_from_its_start(world: World, caplog: p
     Schedules(world.app.resources).set("nightly", {"schedule": "5m"}, "")
     world.app.schedules["nightly"] = plan_of({"schedule": "1h", "jitter": "10m"}, "a test")
     declare(world)
-    assert "schedule nightly stays as it was" in caplog.text and get(world).plan.jitter == 0
+    assert "schedule nightly is not changed" in caplog.text and get(world).plan.jitter == 0
 
     def weekly() -> None: ...
 

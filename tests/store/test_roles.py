@@ -394,7 +394,7 @@ def test_a_command_that_is_refused_says_by_which_right(
     assert execute(["actor", "block", "part"]) == 2
     told = capsys.readouterr().err
     assert "this user of MongoDB may not do update on recovery.auditLog; " in told
-    assert "so it takes the role recoveryOperator; `recovery doctor` tells what it may do" in told
+    assert "which takes the role recoveryOperator; `recovery doctor` tells what it may do" in told
     assert PASSWORD not in told
     assert execute(["status"]) == 0
     assert execute(["init", "--roles"]) == 2
