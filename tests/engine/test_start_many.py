@@ -98,7 +98,7 @@ def test_one_that_is_there_with_other_arguments(world: World, order: Any, ordere
     refused, other = world.start_many(order, [[2], [3]], custom_ids=["a", "b"], ordered=ordered)
     assert isinstance(refused.error, CustomIdTaken)
     if ordered:
-        assert "one before it" in str(other.error)
+        assert "an earlier start failed" in str(other.error)
     else:
         assert (other.error, other.was_there) == (None, False)
     assert world.counts()["processes"] == (1 if ordered else 2)
