@@ -1,9 +1,11 @@
-"""Operators' durable work: ordered once, planned, applied, and finished by whoever is there.
+"""Operations: durable work that an operator orders once, and that any worker plans, applies and finishes.
 
-An Operation record says what is to be done to which processes, who wants it and why. Its plan is made first: a result
-for each process to which something is to be done, and nothing is changed. To apply it is to go through these results.
-Both passes go by ranges of process ids that are leased (`work`), so a killed worker costs what it had not committed; a
-page is counted once, by a compare-and-set, and totals are counted from the results.
+An Operation record names the selected processes, the change, who ordered it and why. First the plan is made: it saves a
+result for each process that needs a change, and changes no process. To apply the plan, workers go through these
+results.
+
+Both phases are divided into ranges of process ids, which workers lease (`work`). A killed worker loses only the page
+that it had not committed. Each page is counted once, by a compare-and-set, and totals are counted from the results.
 """
 
 from recovery.operations.commands import apply, cancel, find, pause, priorities_of, resume, set_rate, start

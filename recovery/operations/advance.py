@@ -1,18 +1,19 @@
-"""How an operation gets from state to state: ranges are planned and saved; a phase whose ranges are all done ends.
+"""State transitions of operations: ranges are cut and saved, and a phase ends when all of its ranges are done.
 
     planning → planned → admitting → running → finished
-       │ a check: finished              └ another is at the same processes: planned, and why
-       └ with Parquet it begins when a driver has seen that it can be written, and ends when it is
+       │ a check: finished              └ another operation has the same processes: planned, with the refusal
+       └ with Parquet: begins when a driver has checked that it can be written, ends when it is written
 
-Each step is one compare-and-set on the operation as it was read; cut off anywhere, whoever looks next does it again.
-Any number may look at once.
+Each step is one compare-and-set on the operation as it was read. After an interruption the next worker repeats the
+step. Any number of workers may advance an operation at the same time.
 
-Which operations may be applied at once: each kind declares whether it is exclusive (`Kind.is_exclusive`). A check
-changes nothing, and a repair does what the scanners do at any time: these run beside everything. Kinds that end or
-begin something for their processes are exclusive: only one such operation at a time may be at a process. Which
-processes that are is known exactly, because a plan names each. Of two that are to be applied at the same moment the
-older one wins, and says so to the younger, by a compare-and-set on its record: whoever was about to begin that one
-finds it changed.
+Each kind declares whether it is exclusive (`Kind.is_exclusive`). Checks change nothing, and repairs do what scanners do
+at any time, so both run beside every other operation. Kinds that end or begin something for their processes are
+exclusive: at most one of these operations at a time may be applied to a process. The processes are known exactly,
+because a plan names each of them.
+
+If two operations are to be applied at the same moment, the older one wins and refuses the younger by a compare-and-set
+on its record. A worker that is about to begin the younger one then finds it changed.
 """
 
 from __future__ import annotations
@@ -32,31 +33,37 @@ from recovery.survey.plan import plan as plan_ranges
 log = logging.getLogger(__name__)
 
 LOOK_EVERY = 5.0
-"""Seconds until an operation at which somebody works is looked at again, if nobody does before."""
+"""Seconds until an operation in progress is advanced again, unless that happens earlier."""
 RESULTS_EACH = 990
-"""Of a range that is applied: a little less than a page of a repair, which is then the only one."""
+"""Maximum results in a range that is applied, unless MAX_RANGES requires more. Slightly less than a page of a repair,
+so that the range is a single page."""
 MAX_RANGES = 100
-"""Of what is applied; of more results each has more."""
+"""Maximum ranges of the applying phase. With more results, each range has more of them."""
 SHARED_BY = 8
-"""So many workers share what there is, however little it is; or the last range would keep all waiting."""
+"""Workers that share a phase, however small it is. With fewer ranges the last one would keep all waiting."""
 LEAST_PROCESSES, LEAST_RESULTS = 500, 250
-"""Of a range that is planned or applied: fewer are done in less time than it takes to lease and commit a range."""
+"""Minimum processes in a range that is planned, and results in a range that is applied. Smaller ranges take less time
+than the lease and the commit."""
 MAX_AHEAD = 600.0
-"""Seconds. Ranges are leased for half a minute, and operations looked at each minute: what is further off is damage."""
+"""Maximum seconds until the deadline of an operation or the end of a lease. Leases last half a minute, and operations
+are advanced each minute, so later times are damage."""
 LEFT_ALONE = timedelta(seconds=60)
-"""After which workers go on with what was left to Spark. A driver that begins, or a busy cluster, takes less."""
+"""Time without a driver after which workers continue an operation that was left to Spark. A driver's start and a busy
+cluster take less."""
 MAX_SUMS = 1000
-"""By type, rule and actor, the largest first; the others are in the results."""
+"""Maximum sums by type, rule and actor that are saved with an operation. The largest are saved; the results contain
+them all."""
 AT_IT = (OperationState.ADMITTING, OperationState.RUNNING, OperationState.PAUSED)
 CANCELLED_JUST_NOW = timedelta(hours=1)
-"""Since it was cancelled: a page of it may still be under way, whose lease tells."""
+"""Time after its cancellation for which an operation may still have a page in progress. Its leases show whether it
+does."""
 OPEN = (ResultState.FOUND,)
 SHOWN = 3
-"""Processes that a refusal names."""
+"""Process ids that a refusal names."""
 
 
 def advance(resources: Resources, operation: Operation) -> Operation | None:
-    """Do the next step of an operation; as it is then. None: somebody else was first."""
+    """Do the next step of an operation, and return the changed operation. None: another worker was first."""
     match operation.state:
         case OperationState.ADMITTING:
             return _admit(resources, operation)
@@ -73,28 +80,30 @@ def advance(resources: Resources, operation: Operation) -> Operation | None:
             if done and not operation.awaits_parquet:
                 return _end_phase(resources, operation)
             if operation.driven and not done and _is_left_alone(resources, operation):
-                log.warning("operation %d: nobody in Spark works at it; workers go on", operation.id)
+                log.warning("operation %d: no Spark driver works on it; workers continue", operation.id)
                 return _save(resources, operation.evolve(driven=None, spark=False))
     resources.store.operations.postpone(operation.id, LOOK_EVERY)
     return operation
 
 
 def _restored(resources: Resources, operation: Operation) -> bool:
-    """Put right what another program wrote into the ranges of a phase. Return whether there was anything: the phase has
-    not ended then."""
+    """Restore missing or damaged ranges of a phase. Return whether there were any; then the phase has not ended."""
     planned = _ranges(operation) if operation.cuts is not None else []
     restored = resources.store.operation_ranges.restore(planned, MAX_AHEAD)
     if restored:
-        log.warning("operation %d: %d ranges were missing or damaged; they are worked at again", operation.id, restored)
+        log.warning(
+            "operation %d: %d ranges were missing or damaged; workers process them again", operation.id, restored
+        )
     return restored > 0
 
 
 def totals_so_far(resources: Resources, operation: Operation) -> Totals:
-    """What this phase has come to, counted from the results; what was read in all, from the ranges."""
+    """Return the totals of an operation's current phase: results are counted, and what was read is summed over the
+    ranges."""
     counted = resources.store.operation_results.totals(operation.id)
     ranges = resources.store.operation_ranges.all(operation.id, operation.phase)
-    read = sum((one.totals for one in ranges), Totals())
-    return counted.evolve(processes=read.processes, decisions=read.decisions)
+    range_totals = sum((part.totals for part in ranges), Totals())
+    return counted.evolve(processes=range_totals.processes, decisions=range_totals.decisions)
 
 
 def _save(resources: Resources, operation: Operation, *, begins: bool = False) -> Operation | None:
@@ -106,31 +115,31 @@ def _cuts(resources: Resources, operation: Operation) -> tuple[str, ...]:
         stored = resources.store.ranges
         parts = plan_ranges(stored, max(1, min(SHARED_BY, stored.volume()[0] // (PER_CORE * LEAST_PROCESSES))))
         return tuple(part.start for part in parts if part.start is not None)
-    found = operation.planned.found if operation.planned is not None else 0
-    step = max(LEAST_RESULTS, ceil(found / (PER_CORE * SHARED_BY)))
-    step = max(min(step, RESULTS_EACH), ceil(found / MAX_RANGES))
-    return tuple(resources.store.operation_results.walk(operation.id, step))
+    results_found = operation.planned.found if operation.planned is not None else 0
+    results_per_range = max(LEAST_RESULTS, ceil(results_found / (PER_CORE * SHARED_BY)))
+    results_per_range = max(min(results_per_range, RESULTS_EACH), ceil(results_found / MAX_RANGES))
+    return tuple(resources.store.operation_results.walk(operation.id, results_per_range))
 
 
 def _ranges(operation: Operation) -> list[OperationRange]:
-    """Return the ranges of a phase: all of the highest priority first, then those of the next."""
+    """Return the ranges of a phase, in descending order of priority."""
     assert operation.cuts is not None
     bounds = list(zip((None, *operation.cuts), (*operation.cuts, None), strict=True))
-    named = operation.priorities
-    levels = sorted({0, *named.values()}, reverse=True)
+    priority_of = operation.priorities
+    levels = sorted({0, *priority_of.values()}, reverse=True)
     return [
         OperationRange(
-            id=range_id(operation, level, place),
+            id=range_id(operation, level, index),
             operation=operation.id,
             phase=operation.phase,
             priority=priority,
-            only=tuple(sorted(name for name, value in named.items() if value == priority)) if priority else (),
-            but=() if priority else tuple(sorted(name for name, value in named.items() if value)),
+            only=tuple(sorted(name for name, value in priority_of.items() if value == priority)) if priority else (),
+            but=() if priority else tuple(sorted(name for name, value in priority_of.items() if value)),
             start=start,
             end=end,
         )
         for level, priority in enumerate(levels)
-        for place, (start, end) in enumerate(bounds)
+        for index, (start, end) in enumerate(bounds)
     ]
 
 
@@ -149,9 +158,10 @@ def _end_phase(resources: Resources, operation: Operation) -> Operation | None:
 
 
 def _admit(resources: Resources, operation: Operation) -> Operation | None:
-    """Begin to apply a plan, unless another operation is at one of its processes.
+    """Start to apply a plan, unless another operation is applied to one of its processes.
 
-    It is `admitting` already: of two that are admitted at once at least one sees the other, and the older one wins.
+    The operation already is `admitting`, so of two that are admitted at once at least one sees the other, and the older
+    one wins.
     """
     if refusal := conflict(resources, operation):
         return refuse(resources, operation, refusal)
@@ -162,23 +172,26 @@ def _admit(resources: Resources, operation: Operation) -> Operation | None:
 
 
 def conflict(resources: Resources, operation: Operation) -> str | None:
-    """Why an operation that is `admitting` may not be applied now; None if it may. Reads both plans by their ids, at
-    most as many as the smaller one has. A younger one that is admitting, too, is refused."""
+    """Return why an `admitting` operation may not be applied now, or None if it may.
+
+    Reads both plans by process id, at most as many results as the smaller plan has. Refuses younger operations that are
+    admitting too.
+    """
     if operation.kind not in EXCLUSIVE:
         return None
     while True:
         others = [other for other in _others(resources, operation) if other.planned is not None]
-        found = [(other, shared) for other in others if (shared := _shared(resources, operation, other))]
-        younger = [(other, shared) for other, shared in found if _is_younger(other, operation)]
-        if older := [pair for pair in found if pair not in younger]:
-            return _told(*older[0])
-        refused = [refuse(resources, other, _told(operation, shared)) for other, shared in younger]
+        conflicts = [(other, shared) for other in others if (shared := _shared(resources, operation, other))]
+        younger = [(other, shared) for other, shared in conflicts if _is_younger(other, operation)]
+        if older := [pair for pair in conflicts if pair not in younger]:
+            return _conflict_text(*older[0])
+        refused = [refuse(resources, other, _conflict_text(operation, shared)) for other, shared in younger]
         if None not in refused:
-            return None  # or one of them was changed, and has begun, perhaps
+            return None  # otherwise a younger one was changed, and may have begun
 
 
 def refuse(resources: Resources, operation: Operation, why: str) -> Operation | None:
-    """Back to its plan; None: somebody else was first."""
+    """Return an operation to its plan with this refusal. None: another change was first."""
     refused = operation.evolve(state=OperationState.PLANNED, refusal=why, apply_at_once=None)
     return resources.store.operations.save(refused, None)
 
@@ -199,26 +212,32 @@ def _is_younger(other: Operation, operation: Operation) -> bool:
     return other.state is OperationState.ADMITTING and other.id > operation.id
 
 
-def _shared(resources: Resources, one: Operation, other: Operation) -> list[str]:
-    """Processes that are open in both plans, as far as the first page with one."""
+def _shared(resources: Resources, operation: Operation, other: Operation) -> list[str]:
+    """Return processes that are open in both plans: those of the first page that has any."""
     results = resources.store.operation_results
-    small, large = sorted((one, other), key=lambda operation: operation.planned.found if operation.planned else 0)
-    for page in results.pages(small.id, OPEN):
-        if shared := results.among(large.id, [result.process for result in page], OPEN):
+    smaller, larger = sorted(
+        (operation, other), key=lambda operation: operation.planned.found if operation.planned else 0
+    )
+    for page in results.pages(smaller.id, OPEN):
+        if shared := results.among(larger.id, [result.process for result in page], OPEN):
             return shared
     return []
 
 
-def _told(other: Operation, shared: list[str]) -> str:
-    named = ", ".join(shared[:SHOWN])
-    first = f"operation {other.id} ({other.kind}, {other.state}) is at the same processes, {len(shared)} or more, "
+def _conflict_text(other: Operation, shared: list[str]) -> str:
+    first_ids = ", ".join(shared[:SHOWN])
+    conflict_text = (
+        f"operation {other.id} ({other.kind}, {other.state}) already covers at least {len(shared)} of these processes, "
+    )
     if other.state is OperationState.CANCELLED:
-        return f"{first}first {named}: it ends what it has begun; ask again in half a minute"
-    return f"{first}first {named}: wait until it is over (`recovery operation watch {other.id}`), or cancel it"
+        return f"{conflict_text}first {first_ids}: it is finishing its last pages; try again in half a minute"
+    return (
+        f"{conflict_text}first {first_ids}: wait until it is over (`recovery operation watch {other.id}`), or cancel it"
+    )
 
 
 def _is_for_spark(resources: Resources, operation: Operation) -> bool:
-    """Whether a phase that begins is left to Spark: as it was asked for, or by its size."""
+    """Return whether a new phase is left to Spark: as the operation says, or by its size."""
     if operation.spark is not None:
         return operation.spark
     return _is_big(resources, operation) and resources.store.workers.serve_spark()
@@ -233,11 +252,11 @@ def _is_big(resources: Resources, operation: Operation) -> bool:
 
 
 def _is_left_alone(resources: Resources, operation: Operation) -> bool:
-    """Whether nobody in Spark has been at a phase for long. Notes it down if somebody is."""
+    """Return whether no Spark driver has worked on a phase for LEFT_ALONE. Records the time if one does."""
     store, now = resources.store, resources.store.now()
     if store.operation_ranges.leased(operation.id, operation.phase):
         store.operations.attend([operation.id])
         return False
-    # A moment to come is no sign of anybody: a clock was wrong, or another program wrote it.
-    seen = [moment for moment in (operation.begun_at, operation.attended_at) if moment is not None and moment <= now]
-    return not seen or now - max(seen) > LEFT_ALONE
+    # Times in the future are ignored: a clock was wrong, or another program wrote them.
+    moments = [moment for moment in (operation.begun_at, operation.attended_at) if moment is not None and moment <= now]
+    return not moments or now - max(moments) > LEFT_ALONE

@@ -1,7 +1,7 @@
-"""What an operator does with operations: order one, apply its plan, pause, resume, cancel it, and change its rate.
+"""An operator's commands on operations: order, apply, pause, resume, cancel, and set the rate.
 
-Each is one compare-and-set on the operation as it was read, and an entry in the audit log. A change that somebody else
-got ahead of is decided again from what is there then.
+Each command is one compare-and-set on the operation as it was read, and adds an entry to the audit log. If another
+change came first, the command is decided again on the changed operation.
 """
 
 from __future__ import annotations
@@ -26,24 +26,29 @@ from recovery.records.schedule import Schedule, ScheduledOrders
 from recovery.store.schema import KEPT_RESULTS
 
 KEPT = timedelta(seconds=KEPT_RESULTS) - timedelta(days=5)
-"""For which a plan can be carried out: it takes some days, perhaps."""
+"""Maximum age of an operation whose plan may be applied. It is five days less than results are kept, because applying
+may take some days."""
 _CAN_BE_PAUSED = (OperationState.PLANNING, OperationState.RUNNING)
 _NOT_OVER = tuple(state for state in OperationState if state not in OVER)
 TRIES = 20
-"""Somebody else may be first each time; a limiter is no version, and pages are none either."""
+"""Maximum attempts at a change that other changes precede. The limiter and the counts of pages do not raise the
+operation's version, so they do not cause another attempt."""
 
 
 def start(resources: Resources, asked: OperationRequest, why: str, *, by: str | None = None) -> Operation:
-    """Order an operation; as it is in the database. Its plan is made first, and applied once somebody says so, unless
-    it is asked to be applied at once. Of the kind `@NAME` it is the operation that is saved under that name. Raises
-    InputError, with nothing ordered."""
+    """Order an operation, and return it as it was saved.
+
+    Its plan is made first. The plan is applied when an operator applies it, or at once if the request says so. A
+    request for `@NAME` orders the saved operation of this name. Raises InputError if the request is invalid; then
+    nothing is ordered.
+    """
     why = reason_of(why, "kept with the operation and in the audit log")
     asked, name = without_name(resources, asked)
     orders = asked.checked(resources)
     ordered = Operation(
         id=0, **orders.what(), apply_at_once=asked.apply or None, who=by or who(), why=why, slot=asked.slot
     )
-    # As it was asked for, with the names of saved searches.
+    # The audit log shows the selection as it was asked for, with the names of saved searches.
     details = order_details(orders.evolve(selection=asked.selection), saved=name)
     return order_operation(resources, ordered, details)
 
@@ -58,19 +63,29 @@ def schedule_operation(
     by: str | None = None,
     confirm: Callable[[Orders], None] = lambda _: None,
 ) -> Schedule:
-    """Order what is asked for at each slot of a new schedule, as the collection of old processes every night.
+    """Add a schedule that orders this operation at each of its times, for example a collect every night.
 
-    Each operation is applied at once. Of the kind `@NAME` it is the operation that is saved under that name, as it is
-    now. `said`: the schedule's settings, as `recovery schedule add` has them. `confirm` is called with the operation
-    before the schedule is saved, and raises where it is not agreed to. Raises InputError, with nothing saved.
+    Each operation is applied at once. A request for `@NAME` copies the saved operation of this name as it is now.
+
+    Args:
+        resources: The databases to use.
+        name: The name of the new schedule.
+        asked: The operation to order.
+        said: The schedule's settings, as in `recovery schedule add`.
+        why: The reason, kept with each operation and in the audit log.
+        by: Who adds the schedule. By default the user of this process.
+        confirm: Called with the operation before the schedule is saved. It raises to prevent that.
+
+    Raises:
+        InputError: The request is invalid. Nothing is saved.
     """
     why = reason_of(why, "kept with each operation and in the audit log")
     asked, saved = without_name(resources, replace(asked, none_is_fine=True))
     orders = asked.checked(resources)
     if orders.kind is OperationKind.COLLECT and not orders.selection:
         raise InputError(
-            "a collection by the clock takes a selection, as `recovery find` has it: ended:before(90d) is what ended "
-            "longer than 90 days ago"
+            "a scheduled collect needs a selection, for example ended:before(90d) for processes that ended "
+            "more than 90 days ago"
         )
     confirm(orders)
     scheduled = ScheduledOrders(**orders.what(), reason=why, saved=saved)
@@ -78,34 +93,36 @@ def schedule_operation(
 
 
 def find(resources: Resources, number: int) -> Operation:
-    """The operation of this number. Raises InputError, which says which there are."""
+    """Return the operation with this number. Raises InputError if none has it, or if its record is damaged."""
     try:
-        found = resources.store.operations.get(number)
+        operation = resources.store.operations.get(number)
     except DamagedRecord as damage:
         raise InputError(
-            f"operation {number} can't be read: {damage}. Nobody works at it; correct it in MongoDB's collection "
-            f"`operations`, or end it by `recovery operation cancel {number} --reason ...`"
+            f"operation {number} can't be read: {damage}. No worker runs it. Correct it in MongoDB's collection "
+            f"`operations`, or end it with `recovery operation cancel {number} --reason ...`"
         ) from None
-    if found is None:
+    if operation is None:
         newest = resources.store.operations.newest(1)
-        there = f"the last one is {newest[0].id}" if newest else "there is none yet"
-        raise InputError(f"no operation has the number {number}; {there} (`recovery operation list`)")
-    return found
+        last_number = f"the last one is {newest[0].id}" if newest else "there is none yet"
+        raise InputError(f"no operation has the number {number}; {last_number} (`recovery operation list`)")
+    return operation
 
 
 def apply(resources: Resources, number: int, why: str = "", *, by: str | None = None) -> Operation:
-    """Run the very plan that was shown. Raises InputError where it is not complete, is over, or another operation is
-    at one of its processes."""
+    """Apply the plan of an operation. Raises InputError if the plan is not complete, the operation is over, or another
+    operation is applied to one of its processes."""
     now = resources.store.now()
 
     def decide(operation: Operation) -> Operation:
         if not operation.changes:
             raise InputError(f"operation {number} is a check: it changes nothing, so there is nothing to apply")
         if operation.state is not OperationState.PLANNED:
-            raise InputError(f"operation {number} is {_told(operation)}; only a plan that is complete can be applied")
+            raise InputError(
+                f"operation {number} is {_state_text(operation)}; only a plan that is complete can be applied"
+            )
         if not operation.planned or not operation.planned.found:
             raise InputError(f"operation {number} has nothing to do: {why_none(operation)}")
-        _see_that_kept(operation, now)
+        _check_age(operation, now)
         return operation.evolve(state=OperationState.ADMITTING, refusal=None)
 
     with audited(resources, "operation apply", str(number), why, by=by, operation=number):
@@ -118,12 +135,16 @@ def apply(resources: Resources, number: int, why: str = "", *, by: str | None = 
 
 
 def pause(resources: Resources, number: int, why: str = "", *, by: str | None = None) -> Operation | None:
-    """Let nothing more be done until it is resumed: pages that are under way are finished, within a second or two.
-    Return None if its record can't be read; it is paused all the same."""
+    """Pause an operation until it is resumed. Pages in progress are finished, within a second or two.
+
+    Return None if the operation's record can't be read. It is paused all the same.
+    """
 
     def decide(operation: Operation) -> Operation:
         if operation.state not in _CAN_BE_PAUSED:
-            raise InputError(f"operation {number} is {_told(operation)}; only one that is at work can be paused")
+            raise InputError(
+                f"operation {number} is {_state_text(operation)}; only a planning or running operation can be paused"
+            )
         return operation.evolve(state=OperationState.PAUSED, paused_at=None)
 
     with audited(resources, "operation pause", str(number), why, by=by, operation=number):
@@ -133,13 +154,13 @@ def pause(resources: Resources, number: int, why: str = "", *, by: str | None = 
 
 
 def resume(resources: Resources, number: int, why: str = "", *, by: str | None = None) -> Operation:
-    """Let it go on where it was paused."""
+    """Resume a paused operation where it was."""
     now = resources.store.now()
 
     def decide(operation: Operation) -> Operation:
         if operation.state is not OperationState.PAUSED:
-            raise InputError(f"operation {number} is {_told(operation)}; only one that is paused can be resumed")
-        _see_that_kept(operation, now)
+            raise InputError(f"operation {number} is {_state_text(operation)}; only a paused operation can be resumed")
+        _check_age(operation, now)
         paused = (now - operation.paused_at).total_seconds() if operation.paused_at is not None else 0.0
         return operation.evolve(
             state=OperationState.PLANNING if operation.phase is Phase.PLAN else OperationState.RUNNING,
@@ -154,13 +175,15 @@ def resume(resources: Resources, number: int, why: str = "", *, by: str | None =
 
 
 def cancel(resources: Resources, number: int, why: str, *, by: str | None = None) -> Operation | None:
-    """End it for good. What it did stays done; a page that is under way is finished. Return None if its record can't
-    be read; it is cancelled all the same."""
+    """Cancel an operation for good. Completed changes stay, and pages in progress are finished.
+
+    Return None if the operation's record can't be read. It is cancelled all the same.
+    """
     why = reason_of(why, "kept in the audit log")
 
     def decide(operation: Operation) -> Operation:
         if operation.state in OVER:
-            raise InputError(f"operation {number} is {_told(operation)}; there is nothing to cancel")
+            raise InputError(f"operation {number} is {_state_text(operation)}; there is nothing to cancel")
         return operation.evolve(state=OperationState.CANCELLED)
 
     with audited(resources, "operation cancel", str(number), why, by=by, operation=number):
@@ -172,12 +195,12 @@ def cancel(resources: Resources, number: int, why: str, *, by: str | None = None
 def set_rate(
     resources: Resources, number: int, rate: float | None, why: str = "", *, by: str | None = None
 ) -> Operation:
-    """Change how many processes a second pass in all; None: as fast as it goes. Felt within a second or two."""
+    """Set the maximum processes per second, over all workers. None: no limit. Takes effect within a second or two."""
     rate = checked_rate(rate)
 
     def decide(operation: Operation) -> Operation:
         if operation.state in OVER:
-            raise InputError(f"operation {number} is {_told(operation)}; its rate can't be changed any more")
+            raise InputError(f"operation {number} is {_state_text(operation)}; its rate can no longer be changed")
         return operation.evolve(rate=rate)
 
     with audited(resources, "operation rate", str(number), why, by=by, operation=number, rate=rate or "unlimited"):
@@ -192,18 +215,18 @@ def _change(
         deadline = LOOK_EVERY if wanted.state in ACTIVE else None
         if saved := resources.store.operations.save(wanted, deadline, anew=anew):
             return saved
-    raise InputError(f"operation {number} is changed by others all the time; try again")
+    raise InputError(f"operation {number} is being changed by others; try again")
 
 
-def _see_that_kept(operation: Operation, now: datetime) -> None:
+def _check_age(operation: Operation, now: datetime) -> None:
     if operation.asked_at is not None and now - operation.asked_at > KEPT:
         raise InputError(
-            f"operation {operation.id} was ordered on {operation.asked_at:%Y-%m-%d}; what it found is kept for "
-            f"{KEPT_RESULTS // 86_400} days, so its plan is not whole any more: cancel it, and order it anew"
+            f"operation {operation.id} was ordered on {operation.asked_at:%Y-%m-%d}; its results are kept for "
+            f"{KEPT_RESULTS // 86_400} days, so its plan is no longer complete: cancel it, and order it again"
         )
 
 
-def _told(operation: Operation) -> str:
+def _state_text(operation: Operation) -> str:
     if operation.state is OperationState.PLANNING:
         return "still making its plan"
     if operation.state in OVER and operation.ended_at is not None:
@@ -212,9 +235,9 @@ def _told(operation: Operation) -> str:
 
 
 def priorities_of(texts: Mapping[str, Any] | list[str]) -> dict[str, int]:
-    """`["order=10"]` → {"order": 10}. Raises InputError."""
+    """Parse priorities: `["order=10"]` → {"order": 10}. Raises InputError."""
     pairs = texts.items() if isinstance(texts, Mapping) else (_pair(text) for text in texts)
-    return {name: _whole(name, value) for name, value in pairs}
+    return {name: _priority(name, value) for name, value in pairs}
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -224,7 +247,7 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _whole(name: str, value: Any) -> int:
+def _priority(name: str, value: Any) -> int:
     try:
         return checked_priority(name, int(value))
     except (TypeError, ValueError):

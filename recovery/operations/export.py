@@ -1,7 +1,8 @@
-"""What an operation removes, written to files before: a folder that all workers see, a file for each page.
+"""Exports of a collect: each page is written to a file in a folder that all workers see, before its processes are
+removed.
 
-A file is complete and on the disk before anything of it is removed, or it is not there under its name. All that is in
-it can be read back: by the checks of an import.
+A file appears under its name only when it is complete and on disk, and only then are its processes removed. Every
+process in it passes the checks of an import, so it can be read back.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ from recovery.store.views.process_exports import Line
 
 
 class Exported(NamedTuple):
-    """What came of it: the file, or None if there is nothing to write to one; and {process: why nobody could read it
-    back} of those that are not in it."""
+    """The result of an export.
+
+    `path` is the file, or None if no process was written. `unfit` is {process id: why an import would refuse it} for
+    processes that were not written.
+    """
 
     path: Path | None = None
     unfit: Mapping[str, str] = MappingProxyType({})
@@ -36,26 +40,26 @@ NOTHING = Exported()
 
 
 def append(resources: Resources, operation: Operation, process_ids: Sequence[str]) -> Exported:
-    """Write these processes to a new file in the operation's folder. Raises InputError where that can't be done."""
-    kind = operation.export_format or ExportFormat.JSON_LINES
-    # A page that was cut off is written again, to another file: an import takes each process once. Its name is of no
-    # process: others may have made the ids.
-    to = Path(operation.export or "") / f"operation-{operation.id}-{new_pass()}.{kind.value}"
+    """Write these processes to a new file in the operation's folder. Raises InputError if the file can't be written."""
+    export_format = operation.export_format or ExportFormat.JSON_LINES
+    # If this page is exported again after an interruption, it goes to another file. An import reads each process once.
+    # The file name contains no process id, because others may have chosen the ids.
+    path = Path(operation.export or "") / f"operation-{operation.id}-{new_pass()}.{export_format.value}"
     unfit = dict[str, str]()
     try:
-        written = _write(to, lambda file: _WRITERS[kind](file, _fit(resources, process_ids, unfit)))
+        written = _write(path, lambda file: _WRITERS[export_format](file, _importable(resources, process_ids, unfit)))
     except (OSError, InputError) as error:
-        told = error.strerror or error if isinstance(error, OSError) else error
-        raise InputError(f"{to} can't be written: {told}; nothing was removed") from None
-    return Exported(to if written else None, unfit)
+        reason = error.strerror or error if isinstance(error, OSError) else error
+        raise InputError(f"{path} can't be written: {reason}; nothing was removed") from None
+    return Exported(path if written else None, unfit)
 
 
-def _fit(resources: Resources, process_ids: Sequence[str], unfit: dict[str, str]) -> Iterator[Line]:
-    """Those of these processes that an import takes, with what they are as lines. Why the others are not goes to
+def _importable(resources: Resources, process_ids: Sequence[str], unfit: dict[str, str]) -> Iterator[Line]:
+    """Yield the processes that an import would accept, each with its line. Add the reasons for the others to
     `unfit`."""
     now = resources.store.now()
-    for found in resources.store.exports.wholes(process_ids):
-        whole = found.without_mark()  # by nobody's order
+    for stored in resources.store.exports.wholes(process_ids):
+        whole = stored.without_mark()  # no operation's mark is exported
         try:
             check(whole, now)
             line = whole.line()
@@ -66,15 +70,17 @@ def _fit(resources: Resources, process_ids: Sequence[str], unfit: dict[str, str]
 
 
 def take_out(export: Path, process_ids: Collection[str]) -> None:
-    """Take these processes out of a file: what was written of them is not what they are now, and they were not removed.
-    The file is replaced at once, or is gone if it has no others. Raises OSError, and InputError for what is no
-    export."""
+    """Take these processes out of an export file, because they were not removed and may have changed since.
+
+    The file is replaced atomically, or deleted if no process remains in it. Raises OSError, and InputError if the file
+    is not an export.
+    """
 
     def is_kept(line: str | bytes) -> bool:
         try:
             return json.loads(line)["process"]["_id"] not in process_ids
         except (ValueError, LookupError, TypeError):
-            raise InputError(f"{export} is no export any more") from None
+            raise InputError(f"{export} is not an export any more") from None
 
     def kept_lines(file: IO[bytes]) -> int:
         with export.open("rb") as lines:
@@ -84,23 +90,25 @@ def take_out(export: Path, process_ids: Collection[str]) -> None:
     _write(export, (lambda file: parquet.copy(export, file, is_kept)) if is_parquet else kept_lines)
 
 
-def _write(to: Path, write: Callable[[IO[bytes]], int]) -> int:
-    """Write a file that is complete under its name, and on the disk, or is not there, or is as it was before; how many
-    processes are in it. Without any it is not there."""
-    unfinished = to.with_suffix(".unfinished")
+def _write(path: Path, write: Callable[[IO[bytes]], int]) -> int:
+    """Write a file atomically and durably, and return the number of processes in it.
+
+    If writing fails, the path is as it was before. If no process was written, the file does not exist afterwards.
+    """
+    unfinished = path.with_suffix(".unfinished")
     try:
-        # For nobody else's eyes: arguments and results are in it.
+        # Only the owner may read it, because it contains arguments and results.
         with open(unfinished, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             written = write(file)
             file.flush()
             os.fsync(file.fileno())
         if written:
-            unfinished.rename(to)
+            unfinished.rename(path)
         else:
-            to.unlink(missing_ok=True)
-        _sync(to.parent)
+            path.unlink(missing_ok=True)
+        _sync(path.parent)
     finally:
-        with suppress(OSError):  # of one that is finished the name is gone
+        with suppress(OSError):  # the name is gone if the file was finished
             unfinished.unlink()
     return written
 
@@ -113,9 +121,9 @@ _WRITERS = {ExportFormat.JSON_LINES: _json_lines, ExportFormat.PARQUET: parquet.
 
 
 def _sync(folder: Path) -> None:
-    """The name of a file is on the disk once its folder is."""
-    opened = os.open(folder, os.O_RDONLY)
+    """Sync a folder, so that the names of its new files are on disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(opened)
+        os.fsync(descriptor)
     finally:
-        os.close(opened)
+        os.close(descriptor)

@@ -1,8 +1,8 @@
-"""Checks that a process of an export may be saved: it has ended, is at rest, and each field is of a form that we write.
+"""Checks that a process from an export may be saved: it has ended, is at rest, and has valid fields.
 
-Nothing that a file says is trusted. A record that is live would be found by scanners, which then run whatever actor it
-names. An id, a name or a text that nobody could have started a process with would be an error for all who read it.
-Arguments and results are taken as they are: nothing shows what they were.
+An export file is untrusted. Scanners would find a live record and run whatever actor it names. An invalid id, name or
+text would cause errors for everything that reads it. Only arguments and results are accepted without a check of their
+meaning, because nothing shows what they should be.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from recovery.store.views.process_exports import Whole
 
 _EPOCHS = ("epoch", "importedEpoch", "importedAs")
 CLOCKS_DIFFER = timedelta(days=1)
-"""By how much the clock of the database that an export is of may be ahead."""
+"""Maximum difference between this database's clock and the clock of the database that wrote the export."""
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 R = TypeVar("R", bound=Record)
 
@@ -61,8 +61,8 @@ def _check(whole: Whole, now: datetime) -> None:
     _check_epochs(process, graph, [*tasks.values(), *decisions.values()], now)
     _check_names(process)
     _check_task_ids(process, graph, tasks, decisions)
-    for what, text in _json_texts(process, tasks.values(), decisions.values()):
-        _check_json(what, text)
+    for description, text in _json_texts(process, tasks.values(), decisions.values()):
+        _check_json(description, text)
     _check_by_rules(process, graph, tasks, decisions)
 
 
@@ -74,16 +74,16 @@ def _decoded(kind: type[R], document: Mapping[str, Any]) -> R:
 
 
 def _by_id(kind: type[R], documents: Sequence[Mapping[str, Any]]) -> dict[str, R]:
-    """{task id: record} of documents whose `_id` is known to be of the process."""
-    found = {document["_id"].partition("/")[2]: _decoded(kind, document) for document in documents}
-    if len(found) < len(documents):
-        raise InputError(f"one of its {kind.__name__} records is there twice")
-    return found
+    """Return {task id: record} of documents whose `_id` is known to belong to the process."""
+    records = {document["_id"].partition("/")[2]: _decoded(kind, document) for document in documents}
+    if len(records) < len(documents):
+        raise InputError(f"one of its {kind.__name__} records occurs twice")
+    return records
 
 
 def _check_at_rest(process: Process, graph: Graph, decisions: Mapping[str, Decision]) -> None:
     if process.state not in ENDED_PROCESSES:
-        _refuse("process", "state", f"is {process.state}; only what is finished or aborted can be read back")
+        _refuse("process", "state", f"is {process.state}; only finished and aborted processes can be read back")
     if process.redo or process.marker_due:
         _refuse("process", "redo" if process.redo else "markerDue", "is set, so it is not at rest")
     if graph.recovery_time is not None:
@@ -91,7 +91,7 @@ def _check_at_rest(process: Process, graph: Graph, decisions: Mapping[str, Decis
     if graph.not_finished and not graph.aborted:
         _refuse("graph", "notFinished", f"has tasks of a process that is {process.state}")
     if process.start_task not in decisions:
-        _refuse("process", "startTask", f"is {given.shown(process.start_task)}, of which there is no decision")
+        _refuse("process", "startTask", f"is {given.shown(process.start_task)}, which has no decision")
     _check_ended(process, decisions)
 
 
@@ -108,48 +108,51 @@ def _check_ended(process: Process, decisions: Mapping[str, Decision]) -> None:
 
 
 def _check_epochs(process: Process, graph: Graph, records: Iterable[Task | Decision], now: datetime) -> None:
-    """Check counters, too, that grow by one with what an operator does. An epoch is such a counter, or of what was read
-    back before the database's time in milliseconds and so many more: a later one would never be replaced."""
+    """Check epochs, and the counters that operators' actions increment.
+
+    An epoch is such a counter, or the database's time in milliseconds when the process was read back. A greater epoch
+    is refused, because it could never be replaced.
+    """
     if graph.epoch != process.epoch:
-        _refuse("graph", "epoch", f"is {graph.epoch}, and that of the process is {process.epoch}")
+        _refuse("graph", "epoch", f"is {graph.epoch}, and the process's is {process.epoch}")
     for record in records:
         if not 0 <= record.epoch <= process.epoch:
-            what = f"{type(record).__name__} {record.task_id}"
-            _refuse(what, "epoch", f"is {record.epoch}, and that of the process is {process.epoch}")
+            record_name = f"{type(record).__name__} {record.task_id}"
+            _refuse(record_name, "epoch", f"is {record.epoch}, and the process's is {process.epoch}")
     counters = {"epoch": process.epoch, "reopened": process.times_reopened, "version": graph.version}
     counters |= {"importedEpoch": process.imported_epoch or 0, "importedAs": process.imported_as or 0}
     for field, count in counters.items():
-        most = round((now + CLOCKS_DIFFER).timestamp() * 1000) if field in _EPOCHS else MAX_COUNT
-        if not 0 <= count <= most:
-            _refuse("graph" if field == "version" else "process", field, f"is {count}, not 0 to {most:,}")
+        maximum = round((now + CLOCKS_DIFFER).timestamp() * 1000) if field in _EPOCHS else MAX_COUNT
+        if not 0 <= count <= maximum:
+            _refuse("graph" if field == "version" else "process", field, f"is {count}, not 0 to {maximum:,}")
 
 
 def _check_names(process: Process) -> None:
-    """Check what an actor's name does not have to be."""
+    """Check the fields whose values may be any text that a user could have given."""
     names = {"customId": process.custom_id, "formerCustomId": process.former_custom_id, "key": process.key}
     for field, name in names.items():
         if name is not None:
             given.text(name, f"its {field}")
     if process.replaced_by is not None and not is_process_id(process.replaced_by):
-        _refuse("process", "replacedBy", f"is {given.shown(process.replaced_by)}, which is no id of a process")
+        _refuse("process", "replacedBy", f"is {given.shown(process.replaced_by)}, which is not a process id")
     labels = process.labels
     if not all("=" in label for label in labels) or encode_labels(decode_labels(labels)) != labels:
-        _refuse("process", "labels", f"are {given.shown(labels)}, not texts NAME=VALUE in order, each name once")
+        _refuse("process", "labels", f"are {given.shown(labels)}, not sorted texts NAME=VALUE with unique names")
 
 
 def _check_task_ids(
     process: Process, graph: Graph, tasks: Mapping[str, Task], decisions: Mapping[str, Decision]
 ) -> None:
-    for what, found in _task_ids(process, graph, tasks, decisions):
-        for task in found:
+    for place, task_ids in _task_ids(process, graph, tasks, decisions):
+        for task in task_ids:
             if not is_record_id(record_id(process.id, task)):
-                raise InputError(f"{what} has {given.shown(task)}, which is no id of a task")
+                raise InputError(f"{place} has {given.shown(task)}, which is not a task id")
 
 
 def _task_ids(
     process: Process, graph: Graph, tasks: Mapping[str, Task], decisions: Mapping[str, Decision]
 ) -> Iterator[tuple[str, Iterable[str]]]:
-    """Yield (where they are, ids) of all ids of tasks in the records' fields."""
+    """Yield (place, task ids) for all task ids in the records' fields."""
     yield "redone tasks of its lives", chain.from_iterable(life.tasks for life in process.lives)
     for field in ("not_finished", "links", "finished", "failed", "restarted"):
         yield f"the graph's {field}", getattr(graph, field)
@@ -170,7 +173,7 @@ def _task_ids(
 def _json_texts(
     process: Process, tasks: Iterable[Task], decisions: Iterable[Decision]
 ) -> Iterator[tuple[str, str | None]]:
-    """Yield (what it is, text) of all fields that hold a JSON text."""
+    """Yield (description, text) of all fields that hold a JSON text."""
     for field in ("args", "result", "context"):
         yield f"its {field}", getattr(process, field)
     for task in tasks:
@@ -186,7 +189,7 @@ def _json_texts(
             yield f"the context of child {child.id}", child.context
 
 
-def _check_json(what: str, text: str | None) -> None:
+def _check_json(description: str, text: str | None) -> None:
     if text is None:
         return
     try:
@@ -194,16 +197,16 @@ def _check_json(what: str, text: str | None) -> None:
         if "\\ud" in text.lower():
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{what} is no JSON that a value can be: {str(error)[:100]}") from None
+        raise InputError(f"{description} is not a valid JSON value: {str(error)[:100]}") from None
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _finite(number: str) -> float:
     if not math.isfinite(value := float(number)):
-        raise ValueError(f"{number} is more than a number can be")
+        raise ValueError(f"{number} is too large for a number")
     return value
 
 
@@ -211,12 +214,12 @@ def _check_by_rules(
     process: Process, graph: Graph, tasks: Mapping[str, Task], decisions: Mapping[str, Decision]
 ) -> None:
     """Check that no rule of the failure map finds anything."""
-    # As if nobody were at work on it: the file's own time would keep rules from looking.
+    # The file's own time is replaced, because rules skip a graph that was touched recently.
     graph = graph.evolve(touched_at=_LONG_AGO)
     snapshot = Snapshot(process.id, process, graph, decisions, frozenset(tasks))
     for finding in judge([snapshot], Surroundings(now=datetime.now(UTC), margin=timedelta())):
         raise InputError(f"{finding.rule}: {finding.evidence}")
 
 
-def _refuse(what: str, field: str, why: str) -> NoReturn:
-    raise InputError(f"{'' if what == 'process' else f'{what}: '}its {field} {why}")
+def _refuse(record_name: str, field: str, problem: str) -> NoReturn:
+    raise InputError(f"{'' if record_name == 'process' else f'{record_name}: '}its {field} {problem}")

@@ -1,7 +1,7 @@
-"""An export as Parquet: a row for each process.
+"""Exports as Parquet: one row for each process.
 
-Its columns are those of the table `processes` (docs/sql.md), `tasks` with those of the table `decisions` for each task,
-and `record`: all of it as the line that it would be in JSON lines, from which it is read back.
+The columns are those of the table `processes` (docs/sql.md), `tasks` with the columns of the table `decisions` for each
+task, and `record`: the whole process as a line of the JSON lines format. Imports read only `record`.
 """
 
 from __future__ import annotations
@@ -23,72 +23,73 @@ RECORD = "record"
 _PROCESSES, _TASKS = TABLES["processes"], TABLES["decisions"]
 _COLUMN = re.compile(r"(\w+) ([\w<>,]+)(?:, |$)")
 ROWS_READ = 100
-"""Rows that are read together: as many as an operation writes to a file."""
+"""Rows that are read at once: the most that an operation writes to a file."""
 MAX_EXPANSION = 1000
-"""Bytes of texts for each byte of a file. An export of a hundred alike processes has about 50."""
+"""Maximum bytes of text per byte of a file. An export of a hundred similar processes has about 50."""
 ALWAYS_EXPANDS_TO = 16 * 1024 * 1024
-"""Bytes of texts that any file may hold: as many as MongoDB's largest record."""
+"""Bytes of text that a file of any size may hold: the size of MongoDB's largest record."""
 READER_MEMORY = 256 * 1024 * 1024
-"""Bytes of address space that reading takes beside the texts."""
+"""Bytes of address space for the reader, in addition to the texts."""
 _STATM = Path("/proc/self/statm")
-"""Where Linux tells how much address space a process has, in pages."""
+"""Linux's file with the size of this process's address space, in pages."""
 
 
 def check() -> None:
-    """Raises InputError where Parquet can't be written, or read, here."""
+    """Raise InputError if this process can't write and read Parquet."""
     _driver()
 
 
 def write(file: IO[bytes], processes: Iterable[Line]) -> int:
-    """Write these processes, some at a time; how many."""
+    """Write these processes in parts, and return their number."""
     pyarrow, parquet = _driver()
     schema = _schema(pyarrow)
     with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-        rows, size, written = list[dict[str, Any]](), 0, 0
+        rows, length, written = list[dict[str, Any]](), 0, 0
         for whole, line in processes:
             rows.append({**_row(whole), RECORD: line})
-            size, written = size + len(line), written + 1
-            if size > PORTION_BYTES:
+            length, written = length + len(line), written + 1
+            if length > PORTION_BYTES:
                 writer.write_table(pyarrow.Table.from_pylist(rows, schema))
-                rows, size = [], 0
+                rows, length = [], 0
         if rows:
             writer.write_table(pyarrow.Table.from_pylist(rows, schema))
     return written
 
 
 def lines(path: Path) -> Iterator[str]:
-    """The processes of a file, each as a line. Raises InputError for what is no export, or would take too much memory.
+    """Yield each process of a file as a line. Raises InputError if the file is not an export, or would take too much
+    memory.
 
-    A file says itself how large its texts are, and a text that is there once may stand for many rows. So what a file
-    may hold is limited by its size, and each step of reading it by the memory that it takes.
+    A file declares the size of its texts itself, and a text stored once may stand for many rows. So the text is limited
+    by the size of the file, and the memory is limited for each step of reading.
     """
     pyarrow, parquet = _driver()
     pool = pyarrow.default_memory_pool()
-    # Others reserve address space ahead, which would count for the limit.
+    # Other memory pools reserve address space in advance, which would count towards the limit.
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())
     try:
         yield from _lines(pyarrow, parquet, path)
     except MemoryError:
         raise InputError(_too_large(path, "takes more memory than an export of its size")) from None
     except (OSError, pyarrow.ArrowException) as error:
-        told = error.strerror if isinstance(error, OSError) and error.strerror else f"it is no Parquet: {error}"
-        raise InputError(f"{path}: can't be read: {told}") from None
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else f"it is not Parquet: {error}"
+        raise InputError(f"{path}: can't be read: {reason}") from None
     finally:
         pyarrow.set_memory_pool(pool)
 
 
 def _lines(pyarrow: Any, parquet: Any, path: Path) -> Iterator[str]:
     with path.open("rb") as opened:
-        most = ALWAYS_EXPANDS_TO + MAX_EXPANSION * path.stat().st_size
-        memory = READER_MEMORY + 2 * min(most, MAX_LINE)
+        max_text = ALWAYS_EXPANDS_TO + MAX_EXPANSION * path.stat().st_size
+        memory = READER_MEMORY + 2 * min(max_text, MAX_LINE)
         with memory_limited(memory):
             schema = parquet.read_schema(opened)
             if RECORD not in schema.names or schema.field(RECORD).type != pyarrow.string():
-                raise InputError(f"{path}: it is no export: it has no texts in a column `{RECORD}`")
-            # A text that many rows have is in memory once.
+                raise InputError(f"{path}: it is not an export: it has no text column `{RECORD}`")
+            # With a dictionary, a text of many rows is in memory only once.
             file = parquet.ParquetFile(opened, read_dictionary=[RECORD], pre_buffer=False)
             batches = file.iter_batches(ROWS_READ, columns=[RECORD], use_threads=False)
-        read = 0
+        text_read = 0
         while True:
             with memory_limited(memory):
                 batch = next(batches, None)
@@ -96,9 +97,9 @@ def _lines(pyarrow: Any, parquet: Any, path: Path) -> Iterator[str]:
                 return
             for text in batch.column(0):
                 line = text.as_py() or ""
-                read += len(line)
-                if read > most or len(line) > MAX_LINE:
-                    raise InputError(_too_large(path, f"holds more than {min(most, MAX_LINE):,} bytes of text"))
+                text_read += len(line)
+                if text_read > max_text or len(line) > MAX_LINE:
+                    raise InputError(_too_large(path, f"holds more than {min(max_text, MAX_LINE):,} bytes of text"))
                 yield line
 
 
@@ -107,13 +108,16 @@ def _too_large(path: Path, why: str) -> str:
 
 
 def copy(path: Path, to: IO[bytes], is_kept: Callable[[str], bool]) -> int:
-    """Write those rows of a file that we have written to another whose lines are to be kept; how many. Raises
-    InputError for what is no Parquet. Without the limits of `lines`, which are the whole program's."""
+    """Copy the rows of our own file whose lines are to be kept. Return the number of copied rows.
+
+    Raises InputError if the file is not Parquet. Does not limit memory as `lines` does, because that limit is for the
+    whole process.
+    """
     pyarrow, parquet = _driver()
     try:
         return _copy(pyarrow, parquet, path, to, is_kept)
     except pyarrow.ArrowException as error:
-        raise InputError(f"{path}: can't be read: it is no Parquet: {error}") from None
+        raise InputError(f"{path}: can't be read: it is not Parquet: {error}") from None
 
 
 def _copy(pyarrow: Any, parquet: Any, path: Path, to: IO[bytes], is_kept: Callable[[str], bool]) -> int:
@@ -124,9 +128,11 @@ def _copy(pyarrow: Any, parquet: Any, path: Path, to: IO[bytes], is_kept: Callab
         parquet.ParquetWriter(to, schema, compression="zstd") as writer,
     ):
         for batch in file.iter_batches(ROWS_READ):
-            kept = pyarrow.array([is_kept(line) for line in batch.column(RECORD).to_pylist()], pyarrow.bool_())
-            written += kept.true_count
-            writer.write_table(pyarrow.Table.from_batches([batch.filter(kept)]).cast(schema))
+            is_kept_column = pyarrow.array(
+                [is_kept(line) for line in batch.column(RECORD).to_pylist()], pyarrow.bool_()
+            )
+            written += is_kept_column.true_count
+            writer.write_table(pyarrow.Table.from_batches([batch.filter(is_kept_column)]).cast(schema))
     return written
 
 
@@ -146,7 +152,7 @@ def _schema(pyarrow: Any) -> Any:
 
 
 def _columns(pyarrow: Any, table: Table) -> list[tuple[str, Any]]:
-    """(name, type) of each column, as the table tells Spark."""
+    """Return (name, type) of each column of a table that is declared for Spark."""
     kinds = {
         "string": pyarrow.string(),
         "boolean": pyarrow.bool_(),
@@ -173,9 +179,9 @@ def _row(whole: Whole) -> dict[str, Any]:
 
 @contextmanager
 def memory_limited(additional: int) -> Iterator[None]:
-    """Have every allocation fail, as MemoryError, that would take more than so many additional bytes of address space.
+    """Make allocations fail with MemoryError beyond this many additional bytes of address space.
 
-    The limit is the whole program's, so keep it short. Where the system is not Linux there is none.
+    The limit is for the whole process, so keep the block short. Without effect on systems other than Linux.
     """
     try:
         import resource

@@ -1,4 +1,5 @@
-"""What an operator asks for, checked before anything is saved. What only some kinds take, their modules check."""
+"""Requests for operations, and their checks before anything is saved. The kinds' modules check options of single
+kinds."""
 
 from __future__ import annotations
 
@@ -21,47 +22,48 @@ MAX_RATE = 1_000_000.0
 
 @dataclass(frozen=True, slots=True)
 class OperationRequest:
-    """An operation as it is asked for."""
+    """A request for an operation, as an operator gives it."""
 
     kind: str
     selection: str = ""
     everything: bool = False
-    """Whether an empty selection is meant."""
+    """Whether an empty selection is intended."""
     apply: bool = False
-    """Whether its plan is applied at once, without anybody having seen it."""
+    """Whether the plan is applied at once, before anybody has seen it."""
     rate: float | None = None
     priorities: Mapping[str, int] = field(default_factory=dict)
     from_actor: str | None = None
-    """Of a restart_from: from whose tasks; None: from the beginning."""
+    """For restart_from: the actor whose tasks are done again. None: from the beginning."""
 
     export: str | None = None
-    """Of a collect: the folder where what is removed is written before."""
+    """For collect: the folder to which processes are exported before they are removed."""
     export_format: str | None = None
-    """As what: a value of ExportFormat."""
+    """For collect: a value of ExportFormat."""
 
     idle_timeout: float | None = None
-    """Of a set_idle_timeout: the new one, in seconds."""
+    """For set_idle_timeout: the new idle timeout in seconds."""
 
     thorough: bool = False
-    """Of a check or repair: whether damage is looked for in what is at rest, too."""
+    """For check and repair: whether records at rest are searched for damage, too."""
     spark: bool | None = None
-    """Whether it is to run in Spark, or by no means; None: by its size."""
+    """True: run in Spark. False: do not run in Spark. None: decide by the number of processes."""
     here: bool = False
-    """Whether whoever asks drives it in a Spark of his own, so that no worker has to."""
+    """Whether the caller drives the operation in its own Spark, so that no worker is needed."""
     parquet: str | None = None
-    """Of a check or repair in Spark: the folder where its results are written."""
+    """For check and repair in Spark: the folder to which results are written."""
     none_is_fine: bool = False
-    """Whether a selection may match nothing."""
+    """Whether the selection may match no process."""
     slot: str | None = None
-    """Of one that is ordered by the clock: whoever orders one for the same slot gets the one that is there."""
+    """The time of a schedule or sweep for which the operation is ordered. A second order for the same slot returns the
+    first operation."""
 
     @classmethod
     def of(cls, saved: SavedOperation) -> OperationRequest:
-        """Return what a saved operation asks for."""
+        """Return the request of a saved operation."""
         return cls(**{**saved.what(), "thorough": bool(saved.thorough), "everything": not saved.selection})
 
     def checked(self, resources: Resources) -> Orders:
-        """Return what an operation is to do that is ordered now. Raises InputError."""
+        """Return the checked orders of an operation that is started now. Raises InputError."""
         kind, query, orders = self._read(resources)
         if self.none_is_fine:
             _refuse_unknown_types(resources, query, self.selection)
@@ -71,14 +73,17 @@ class OperationRequest:
             raise InputError("a check changes nothing, so there is nothing to apply: leave --yes out, or use repair")
         if self.spark and not self.here and not resources.store.workers.serve_spark():
             raise InputError(
-                "no worker that lives serves the queue spark: start one (`recovery worker --queues spark`), or leave "
-                "--spark out and let recovery workers do it"
+                "no live worker serves the queue spark: start one (`recovery worker --queues spark`), or leave "
+                "--spark out, so that recovery workers run it"
             )
         return orders
 
     def checked_to_save(self, resources: Resources) -> Orders:
-        """Return what an operation is to do that is saved for later: what has to be there only when it is started is
-        not asked for, and names of saved searches stay in its selection. Raises InputError."""
+        """Return the checked orders of an operation that is saved for later.
+
+        Conditions that matter only at the start are not checked, and names of saved searches stay in the selection.
+        Raises InputError.
+        """
         _, query, orders = self._read(resources)
         _refuse_unknown_types(resources, query, self.selection)
         return orders.evolve(selection=self.selection.strip())
@@ -88,15 +93,15 @@ class OperationRequest:
         selection = given.text(self.selection, "selection", longest=MAX_SELECTION) if self.selection.strip() else ""
         if not selection and not self.everything:
             raise InputError(
-                "nothing is selected, so it would be every process: say which, as `recovery find` does "
-                "(`type:order state:broken`), or give --all if all are meant"
+                "no selection was given: select processes as in `recovery find` "
+                "(`type:order state:broken`), or give --all for every process"
             )
         if selection and self.everything:
             raise InputError(f"--all and the selection {given.shown(selection)}: give one of them")
         query = read_search(resources, selection)
         orders = Orders(
             kind=kind.name,
-            # What was saved may be changed while it runs: it keeps the text that it had.
+            # The expanded text is kept, because saved searches may be changed while the operation runs.
             selection=query.text,
             spark=self.spark,
             rate=checked_rate(self.rate),
@@ -106,7 +111,7 @@ class OperationRequest:
         return kind, query, orders
 
     def _checked_options(self, resources: Resources, kind: type[Kind]) -> dict[str, Any]:
-        """{field of the operation: value} of the options that not all kinds take."""
+        """Return {field of the operation: value} of the options that only some kinds accept."""
         options = {option.name: getattr(self, option.name) for option in OPTIONS}
         options |= {"thorough": self.thorough or None, "spark": self.spark}
         return {option.name: option.checked(resources, options, kind) for option in OPTIONS}
@@ -120,9 +125,11 @@ class OperationRequest:
 
 
 def _refuse_empty(resources: Resources, kind: type[Kind], query: Query, selection: str) -> None:
-    """Raise InputError for a selection that no process matches. A kind may allow that: a collection is tried when
-    nothing is old enough to be removed yet. A selection of an unknown process type is refused all the same, unless no
-    worker has reported any type yet."""
+    """Raise InputError for a selection that matches no process.
+
+    A kind may allow that: a collect may be ordered before any process is old enough. A selection with an unknown
+    process type is always refused, unless no worker has reported any type yet.
+    """
     unknown = unknown_types(resources, query)
     if kind.may_match_none and not (unknown and resources.store.process_types.stored()):
         return
@@ -131,15 +138,15 @@ def _refuse_empty(resources: Resources, kind: type[Kind], query: Query, selectio
 
 
 def _refuse_unknown_types(resources: Resources, query: Query, selection: str) -> None:
-    """Raise InputError for a selection of an unknown process type, which would match nothing whenever it is used;
-    unless no worker has reported any type yet."""
+    """Raise InputError for a selection with an unknown process type, because it would never match anything. Not checked
+    if no worker has reported any type yet."""
     unknown = unknown_types(resources, query)
     if unknown and resources.store.process_types.stored():
         raise InputError(f"{given.shown(selection)}: {'; '.join(unknown)}")
 
 
 def kind_named(name: str) -> type[Kind]:
-    """The kind of this name. Raises InputError."""
+    """Return the kind of this name. Raises InputError."""
     known = [str(kind) for kind in KINDS]
     wanted = name.replace("-", "_") if isinstance(name, str) else name
     if wanted not in known:
@@ -148,32 +155,32 @@ def kind_named(name: str) -> type[Kind]:
 
 
 def checked_rate(rate: float | None) -> float | None:
-    """A rate that can be. Raises InputError."""
+    """Return a valid rate, or None. Raises InputError."""
     if rate is None:
         return None
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate <= MAX_RATE:
         raise InputError(
-            f"rate {given.shown(rate)}: give processes a second, above 0 and up to {MAX_RATE:,.0f}; to stop it for a "
-            "while, pause it"
+            f"rate {given.shown(rate)}: give processes a second, above 0 and up to {MAX_RATE:,.0f}; to stop "
+            "the operation for a while, pause it"
         )
     return float(rate)
 
 
 def checked_priority(name: str, priority: Any) -> int:
-    """A priority that can be, of a process type. Raises InputError."""
+    """Return a valid priority for a process type. Raises InputError."""
     if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) > MAX_COUNT:
         raise no_priority(name, priority)
     return priority
 
 
 def no_priority(name: str, said: Any) -> InputError:
-    """The error for what is none."""
+    """Return the error for an invalid priority."""
     wanted = f"a whole number from {-MAX_COUNT:,} to {MAX_COUNT:,}"
     return InputError(f"priority {name}={given.shown(said)}: give {wanted}; others have 0")
 
 
 def rate_of(text: str) -> float | None:
-    """A rate as an operator types it; None for `unlimited`. Raises InputError."""
+    """Return the rate that an operator typed, or None for `unlimited`. Raises InputError."""
     if text == "unlimited":
         return None
     try:
@@ -183,7 +190,7 @@ def rate_of(text: str) -> float | None:
 
 
 def states_of(names: Sequence[str]) -> list[ResultState]:
-    """States of results by their names. Raises InputError."""
+    """Return the states of results with these names. Raises InputError."""
     known = [state.value for state in ResultState]
     for name in names:
         if name not in known:

@@ -1,10 +1,10 @@
-"""Operations under names: what an operator saves, and what `recovery operation start @NAME` and schedules order by it.
+"""Saved operations: what `recovery operation start @NAME` and schedules order by name.
 
-A saved operation is what an operation is to do, with all options of its kind. It is checked when it is saved, and again
-whenever it is used. Whoever uses it takes a copy: an operation that was started, and a schedule that was added, stay as
-they are when the saved one is changed or forgotten.
+A saved operation holds what an operation does, with all options of its kind. It is checked when it is saved and
+whenever it is used. A started operation or a schedule has its own copy, so it does not change when the saved operation
+is changed or forgotten.
 
-Each change is one compare-and-set on the record as it was read, and an entry in the audit log.
+Each change is one compare-and-set on the record as it was read, and adds an entry to the audit log.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from recovery.wording import show_duration
 
 NOUN, HOW_TO_SAVE = "operation", "recovery operation save"
 _AT_START = ("kind", "apply", "here", "none_is_fine", "slot")
-"""Fields of a request that are given whenever a saved operation is used."""
+"""Fields of a request that are given each time a saved operation is used."""
 _FLAGS = {"selection": "the selection", "everything": "--all", "rate": "--rate", "priorities": "--priority"}
 _FLAGS |= {"spark": "--spark", **{option.name: option.flag for option in OPTIONS}}
 
@@ -42,8 +42,11 @@ def save_operation(
     replace: bool = False,
     by: str | None = None,
 ) -> SavedOperation:
-    """Give an operation a name; as it is saved. One that is saved already stays as it is. Raises InputError for what
-    can't be ordered, and where another is saved under this name, unless that is to be replaced."""
+    """Save an operation under a name, and return the saved record.
+
+    An identical saved operation is left as it is. Raises InputError if the operation can't be ordered, or if a
+    different operation has this name and `replace` is False.
+    """
     details = _as_asked(asked)
     with audited(resources, "operation save", name, reason, by=by, **details, replace=replace) as outcome:
         name = saved_name(name, "an operation", "weekly-check")
@@ -54,50 +57,54 @@ def save_operation(
 
 
 def forget_operation(resources: Resources, name: str, reason: str = "", *, by: str | None = None) -> SavedOperation:
-    """Forget a saved operation; as it was. What was ordered by it goes on, and so do schedules. Raises InputError where
-    there is none of this name."""
+    """Delete a saved operation, and return it as it was. Operations and schedules that were made from it continue.
+    Raises InputError if no saved operation has this name."""
     with audited(resources, "operation forget", name, reason, by=by) as outcome:
-        found = named(resources.store.saved_operations, name, NOUN, HOW_TO_SAVE)
-        take_out(resources.store.saved_operations, found)
-        outcome.text = f"forgotten: {as_typed(found)}"
-        return found
+        saved = named(resources.store.saved_operations, name, NOUN, HOW_TO_SAVE)
+        take_out(resources.store.saved_operations, saved)
+        outcome.text = f"forgotten: {as_typed(saved)}"
+        return saved
 
 
 def without_name(resources: Resources, asked: OperationRequest) -> tuple[OperationRequest, str | None]:
-    """Return what is asked for, and the name of the saved operation that it was asked for by. Raises InputError where
-    none is saved under this name, and where options are given that it has itself."""
+    """Replace a request for `@NAME` by the saved operation's request. Return the request and NAME, or the unchanged
+    request and None.
+
+    Raises InputError if no operation is saved under this name, or if the request gives options that the saved operation
+    has.
+    """
     if not isinstance(asked.kind, str) or not asked.kind.startswith(SIGN):
         return asked, None
-    found = named(resources.store.saved_operations, asked.kind, NOUN, HOW_TO_SAVE)
-    if more := [_FLAGS[name] for name in _given(asked)]:
+    saved = named(resources.store.saved_operations, asked.kind, NOUN, HOW_TO_SAVE)
+    if extra := [_FLAGS[name] for name in _given_fields(asked)]:
         raise InputError(
-            f"{SIGN}{found.id} is {as_typed(found)}: leave {', '.join(more)} out, or write the whole operation without "
-            "the name"
+            f"{SIGN}{saved.id} is {as_typed(saved)}: leave {', '.join(extra)} out, or write the whole operation "
+            "without the name"
         )
     at_start = {name: getattr(asked, name) for name in _AT_START if name != "kind"}
-    return replace(OperationRequest.of(found), **at_start), found.id
+    return replace(OperationRequest.of(saved), **at_start), saved.id
 
 
 def unreadable_operations(resources: Resources, saved: Mapping[str, SavedOperation]) -> dict[str, str]:
-    """{name: why} of those whose selection can't be read any more: written by another version, or with a part that is
-    gone."""
-    found = {}
-    for name, one in saved.items():
+    """Return {name: error} of saved operations whose selection can't be parsed, for example because a saved search in
+    it was deleted."""
+    errors = {}
+    for name, operation in saved.items():
         try:
-            read_search(resources, one.selection)
+            read_search(resources, operation.selection)
         except InputError as error:
-            found[name] = str(error).partition("\n")[0]
-    return found
+            errors[name] = str(error).partition("\n")[0]
+    return errors
 
 
 def as_typed(orders: Orders) -> str:
-    """Return what an operation does as it is typed: its kind, its selection and its options."""
+    """Return an operation as it is typed: its kind, its selection and its options."""
     return " ".join(
-        [orders.kind.value, shlex.quote(orders.selection) if orders.selection else "--all", *_typed(orders)]
+        [orders.kind.value, shlex.quote(orders.selection) if orders.selection else "--all", *_typed_options(orders)]
     )
 
 
-def _typed(orders: Orders) -> Iterator[str]:
+def _typed_options(orders: Orders) -> Iterator[str]:
     for option in OPTIONS:
         value = getattr(orders, option.name)
         if value is True:
@@ -113,13 +120,13 @@ def _typed(orders: Orders) -> Iterator[str]:
         yield f"--priority {shlex.quote(f'{name}={priority}')}"
 
 
-def _given(asked: OperationRequest) -> list[str]:
-    """Return the fields that were given, of those that a saved operation has."""
-    empty = OperationRequest("")
-    names = [one.name for one in fields(asked) if one.name not in _AT_START]
-    return [name for name in names if getattr(asked, name) != getattr(empty, name)]
+def _given_fields(asked: OperationRequest) -> list[str]:
+    """Return the given fields of a request, except those that belong to each use of a saved operation."""
+    defaults = OperationRequest("")
+    names = [field.name for field in fields(asked) if field.name not in _AT_START]
+    return [name for name in names if getattr(asked, name) != getattr(defaults, name)]
 
 
 def _as_asked(asked: OperationRequest) -> dict[str, Any]:
-    """Return what was given, as the audit log has it though it may be refused."""
-    return {"kind": asked.kind, **{name: getattr(asked, name) for name in _given(asked)}}
+    """Return the given fields for the audit log. The request may still be refused."""
+    return {"kind": asked.kind, **{name: getattr(asked, name) for name in _given_fields(asked)}}

@@ -1,4 +1,5 @@
-"""Which processes an operation is for: those of its search, and in a range with a priority those of its types."""
+"""The processes of an operation: those that match its search, and in a range with a priority only those of its
+types."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from recovery.search.query import Comparison
 from recovery.store.views.ranges import Range
 
 SELECTED = 1000
-"""Process ids of a selection that are read together."""
+"""Process ids of a selection that are read at once."""
 
 
 def stored_search(resources: Resources, operation: Operation) -> Query:
@@ -21,7 +22,8 @@ def stored_search(resources: Resources, operation: Operation) -> Query:
 
 
 def narrowed(query: Query, only: Sequence[str], but: Sequence[str]) -> Query:
-    """Return a search for those processes of another search that are of these types, or of none of these."""
+    """Return a search for the processes of another search that have one of the types `only`, and none of the types
+    `but`."""
     parts = [query.tree]
     if only:
         parts.append(_of_types(only))
@@ -36,27 +38,27 @@ def _of_types(names: Sequence[str]) -> Node:
 
 
 class Selected:
-    """The processes of an operation's selection; of a range with a priority, those of its types."""
+    """The processes of an operation's selection. In a range with a priority, only those of its types."""
 
     def __init__(self, resources: Resources, operation: Operation, part: OperationRange | None = None) -> None:
         self._search = resources.store.search
         only, but = (part.only, part.but) if part is not None else ((), ())
-        self._chooses = bool(operation.selection or only)
+        self._is_filtered = bool(operation.selection or only)
         self._query = narrowed(stored_search(resources, operation), only, but)
 
     def all(self, part: Range) -> list[str] | None:
-        """All processes of a range; None for every one there is, which nobody has to list."""
-        if not self._chooses:
+        """Return all selected process ids of a range. None if every process is selected."""
+        if not self._is_filtered:
             return None
-        found = list[str]()
-        while page := self._search.page(self._query, found[-1] if found else None, SELECTED, part=part):
-            found += page
-        return found
+        process_ids = list[str]()
+        while page := self._search.page(self._query, process_ids[-1] if process_ids else None, SELECTED, part=part):
+            process_ids += page
+        return process_ids
 
     def at_least(self, count: int) -> bool:
-        """Whether there are so many."""
+        """Return whether at least `count` processes are selected."""
         return len(self._search.page(self._query, None, count)) >= count
 
     def page(self, part: OperationRange, limit: int) -> list[str]:
-        """The next processes of a range, after its cursor."""
+        """Return the next process ids of a range, after its cursor."""
         return self._search.page(self._query, part.cursor, limit, part=Range(part.start, part.end))

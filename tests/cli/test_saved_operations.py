@@ -83,7 +83,7 @@ REFUSED = {
     "operation save 'all gone' abort state:broken": "the name of an operation has letters, digits",
     "operation save new abrot state:broken": "no operation is called 'abrot'; did you mean 'abort'?",
     "operation save new abort state:broken --thorough": "--thorough: is for check and repair; abort looks",
-    "operation save new abort": "nothing is selected",
+    "operation save new abort": "no selection was given",
     "operation forget gon": "no operation is saved as 'gon'; did you mean @gone?",
     "operation start @gon --reason x": "no operation is saved as 'gon'; did you mean @gone?",
     "operation start @gone state:broken --reason x": "@gone is abort state:running: leave the selection out",
@@ -92,8 +92,8 @@ REFUSED = {
     "schedule operation n @gone type:order schedule=1h --reason x": "leave the selection out",
     "schedule operation n restart state:broken shedule=1h --reason x": "no setting is named 'shedule'",
     "schedule operation n restart state:broken --reason x": "nothing says when",
-    "schedule operation n restart schedule=1h --reason x": "nothing is selected",
-    "schedule operation n collect --all schedule=1h --reason x": "a collection by the clock takes a selection",
+    "schedule operation n restart schedule=1h --reason x": "no selection was given",
+    "schedule operation n collect --all schedule=1h --reason x": "a scheduled collect needs a selection",
     "schedule operation n restart state:broken schedule=1h": "say in a few words why",
 }
 

@@ -52,7 +52,7 @@ def test_of_two_at_once_one_begins(world: Ordering, monkeypatch: pytest.MonkeyPa
         try:
             operations.apply(world.app.resources, one.id)
         except InputError as error:
-            assert "is at the same processes, 3 or more" in str(error)
+            assert "already covers at least 3 of these processes" in str(error)
             refused.append(one)
 
     while_it_is_looked(monkeypatch, first, lambda: apply(other))
@@ -93,7 +93,7 @@ def test_a_cancelled_one_ends_its_page_first(world: Ordering) -> None:
     leased = ranges.lease(older.id, Phase.APPLY, "somebody", "worker", 30.0)
     assert leased is not None
     operations.cancel(world.app.resources, older.id, "not after all")
-    with pytest.raises(InputError, match="it ends what it has begun; ask again in half a minute"):
+    with pytest.raises(InputError, match="it is finishing its last pages; try again in half a minute"):
         operations.apply(world.app.resources, younger.id)
     ranges.give_back(leased, None)
     assert operations.apply(world.app.resources, younger.id).state is RUNNING
@@ -108,7 +108,7 @@ def test_a_plan_of_which_results_may_be_gone(world: Ordering, command: Callable[
     before = world.now(older)
     asked = world.store.now() - timedelta(seconds=KEPT_RESULTS)
     world.store.database["operations"].update_one({"_id": older.id}, {"$set": {"askedAt": asked}})
-    with pytest.raises(InputError, match=r"kept for 90 days.*order it anew"):
+    with pytest.raises(InputError, match=r"kept for 90 days.*order it again"):
         command(world.app.resources, older.id)
     assert world.now(older).state is before.state
     assert commands.KEPT.days == 85

@@ -190,7 +190,7 @@ def test_an_export_that_can_not_be_mended_is_named(
     while_written(monkeypatch, somebody_meddles)
     done = world.run_through("collect", "state:finished", export=str(tmp_path))
     assert done.applied is not None and (done.applied.done, done.applied.changed) == (1, 1)
-    assert "has processes that were not removed" in caplog.text and again in caplog.text and over not in caplog.text
+    assert "processes that were not removed" in caplog.text and again in caplog.text and over not in caplog.text
 
 
 def test_a_slow_pace_makes_no_small_files_of_pages(world: Ordering, tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_a_process_that_is_being_removed_is_not_taken_for_there(world: Ordering,
     file = tmp_path / "kept.jsonl"
     file.write_text(next(iter(world.store.exports.wholes([over]))).line())
     begin_removal(world.store, [(over, 0)], 60)
-    with pytest.raises(InputError, match=f"process {over} is just being removed; import it again"):
+    with pytest.raises(InputError, match=f"process {over} is being removed; import it again"):
         read_back(world.app.resources, [file])
 
 
@@ -294,7 +294,7 @@ def test_of_two_exports_the_later_one_is_there(world: Ordering, tmp_path: Path, 
     again = world.process(key)
     assert again.epoch == back.epoch + 1 and again.result == back.result
     files.append(export_of(world, key, tmp_path / "1.jsonl"))
-    with pytest.raises(InputError, match=f"is there of epoch {again.epoch}, and in the file of the earlier epoch 0"):
+    with pytest.raises(InputError, match=f"exists in epoch {again.epoch}, and the file has the earlier epoch 0"):
         read_back(world.app.resources, files[:1])
     assert world.process(key) == again
     removed(world, key)
@@ -306,7 +306,7 @@ def test_of_two_exports_the_later_one_is_there(world: Ordering, tmp_path: Path, 
         assert read_back(world.app.resources, files[1:]) == (1, 0, 1), "it takes the place of the older one"
     else:
         assert read_back(world.app.resources, files[:1]) == (1, 0, 0)
-        with pytest.raises(InputError, match="of the earlier epoch 0: what it came to since would be lost"):
+        with pytest.raises(InputError, match="the earlier epoch 0: its later changes would be lost"):
             read_back(world.app.resources, files[1:])
     last = world.process(key)
     assert (last.exported_epoch, len(last.lives)) == (again.epoch, 1)
@@ -330,7 +330,7 @@ def test_an_import_leaves_a_live_process_alone(world: Ordering, tmp_path: Path) 
     for record in (line["process"], line["graph"], *line["tasks"], *line["decisions"]):
         record["epoch"] += by
     later.write_text(json.dumps(line))
-    with pytest.raises(InputError, match=f"and running: that of epoch {by + 1} replaces it once it is over"):
+    with pytest.raises(InputError, match=f"and running: epoch {by + 1} can replace it once it has ended"):
         read_back(world.app.resources, [later])
 
 
@@ -344,7 +344,7 @@ def test_an_import_that_is_cut_off_is_removed(world: Ordering, tmp_path: Path, m
         with pytest.raises(ZeroDivisionError):
             read_back(world.app.resources, [file])
     assert {finding.rule for finding in look(world.app.resources, key).findings} == {Rule.REMOVAL_CUT_OFF}
-    with pytest.raises(InputError, match="is just being removed; import it again"):
+    with pytest.raises(InputError, match="is being removed; import it again"):
         read_back(world.app.resources, [file])
     past = world.store.now() - timedelta(seconds=1)
     world.store.database["processes"].update_one({"_id": key}, {"$set": {"recoveryTime": past}})
@@ -399,7 +399,7 @@ def test_nothing_is_read_back_of_files_with_an_error(world: Ordering, tmp_path: 
     files[0].write_text("\n".join([made(1), made(2)]))
     for line, said in (
         ("{", "it is no JSON: .*"),
-        (made(5, state="running"), f"process {5:032x}: its state is running; only what is finished or aborted .*"),
+        (made(5, state="running"), f"process {5:032x}: its state is running; only finished and aborted processes .*"),
         (made(6, reopened=10**20), f"record {6:032x}: a number has more than the 64 bits that MongoDB has for one"),
     ):
         files[1].write_text("\n".join([made(3), line, made(4)]))
@@ -413,15 +413,15 @@ def test_files_that_are_no_exports(world: Ordering, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"x.parquet: can't be read: No such file"):
         read_back(world.app.resources, [file])
     file.write_text("no")
-    with pytest.raises(InputError, match=r"x.parquet: can't be read: it is no Parquet"):
+    with pytest.raises(InputError, match=r"x.parquet: can't be read: it is not Parquet"):
         read_back(world.app.resources, [file])
     pyarrow.parquet.write_table(pyarrow.table({"a": [1]}), file)
-    with pytest.raises(InputError, match=r"x.parquet: it is no export"):
+    with pytest.raises(InputError, match=r"x.parquet: it is not an export"):
         read_back(world.app.resources, [file])
     pyarrow.parquet.write_table(pyarrow.table({"record": ["{}"]}), file)
     with pytest.raises(InputError, match=r"x.parquet, row 1: it is no process"):
         read_back(world.app.resources, [file])
-    with pytest.raises(InputError, match=r"is no regular file, and it is read twice"):
+    with pytest.raises(InputError, match=r"is not a regular file, but it must be read twice"):
         read_back(world.app.resources, [tmp_path])
 
 
@@ -548,12 +548,12 @@ def test_what_is_no_export(world: Ordering, line: str, told: str) -> None:
     [
         (OperationRequest("abort", "type:order", export="/tmp"), "is for collect; abort removes nothing"),
         (OperationRequest("collect", "type:order", export="exports"), "give the whole path of a folder"),
-        (OperationRequest("collect", "type:order", export=__file__), "is no folder"),
+        (OperationRequest("collect", "type:order", export=__file__), "is not a folder"),
         (
             OperationRequest("collect", "type:order", export="/tmp", export_format="csv"),
             "--format 'csv': give one of jsonl, parq",
         ),
-        (OperationRequest("collect", "type:order", export_format="parquet"), "say where to, with --export FOLDER"),
+        (OperationRequest("collect", "type:order", export_format="parquet"), "give its folder with --export FOLDER"),
     ],
 )
 def test_an_export_that_can_not_be(world: Ordering, asked: OperationRequest, told: str) -> None:

@@ -85,7 +85,7 @@ FORGED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "working": (decision(state="working", recoveryTime=SOON), "its state is working"),
     "waiting": (decision(state="waiting"), "its state is waiting"),
     "not applied": (decision(recoveryTime=SOON), "decision start: its recoveryTime is set"),
-    "running": (process(state="running", recoveryTime=SOON), "its state is running; only what is finished or aborted"),
+    "running": (process(state="running", recoveryTime=SOON), "its state is running; only finished and aborted"),
     "broken": (process(state="broken"), "its state is broken"),
     "to be done again": (process(redo=["start"]), "its redo is set"),
     "with a marker due": (process(markerDue=True), "its markerDue is set"),
@@ -101,12 +101,12 @@ FORGED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "no graph": (lambda whole: whole.update(graph=None), "it has no graph"),
     "no decision": (
         lambda whole: whole.update(decisions=[]),
-        "its startTask is 'start', of which there is no",
+        "its startTask is 'start', which has no decision",
     ),
     "no outcome": (decision(outcome=None), "decision start: its outcome is missing"),
     # Epochs and counters.
-    "a later decision": (decision(epoch=5), "epoch is 5, and that of the process is 0"),
-    "a graph of another epoch": (graph(epoch=1), "graph: its epoch is 1, and that of the process is 0"),
+    "a later decision": (decision(epoch=5), "epoch is 5, and the process's is 0"),
+    "a graph of another epoch": (graph(epoch=1), "graph: its epoch is 1, and the process's is 0"),
     "an epoch that can't grow": (
         all_of(process(epoch=2**61), graph(epoch=2**61)),
         "its epoch is 2305843009213693952, not 0 to 1,",
@@ -131,16 +131,16 @@ FORGED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "an id that is a query": (process(_id={"a": 1}), "its _id is {'a': 1}"),
     "no id of a task": (decision(_id=f"{ID}/x"), f"it has the record '{ID}/x', whose _id is none of its tasks"),
     "a task of another": (task(_id=f"{8:032x}/start"), f"it has the record '{8:032x}/start'"),
-    "a decision twice": (other_decision(_id=f"{ID}/start"), "one of its Decision records is there twice"),
-    "a graph's task": (graph(finished=["start", "a/b"]), "the graph's finished has 'a/b', which is no id of a task"),
+    "a decision twice": (other_decision(_id=f"{ID}/start"), "one of its Decision records occurs twice"),
+    "a graph's task": (graph(finished=["start", "a/b"]), "the graph's finished has 'a/b', which is not a task id"),
     "a link": (graph(links={TASK: {"x": True}}), "the graph's links has 'x'"),
     "a child": (decision(children=[{**CHILD, "_id": "x"}]), "a child of decision start has 'x'"),
     "a promise": (
         decision(outcome={"pass": "k", "value": "1", "waits": ["x"]}),
         "the outcome of decision start has 'x'",
     ),
-    "a parent": (task(parent="x"), "task start has 'x', which is no id"),
-    "who replaced it": (process(replacedBy="x"), "its replacedBy is 'x', which is no id of a process"),
+    "a parent": (task(parent="x"), "task start has 'x', which is not a task id"),
+    "who replaced it": (process(replacedBy="x"), "its replacedBy is 'x', which is not a process id"),
     # Fields.
     "a type of megabytes": (process(type="a" * 2_000_000), "its type is 'a{59}…, which no actor"),
     "an empty custom id": (process(customId=""), "its customId=''"),
@@ -155,20 +155,20 @@ FORGED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "a label that is a number": (process(labels=[1]), "its labels is at 0 a number, not a text"),
     "labels that are an object": (process(labels={"a": "b"}), "its labels is an object, not an array"),
     "a label without a name": (process(labels=["=x"]), "label '': a name has"),
-    "no label": (process(labels=["x"]), "its labels are .* not texts NAME=VALUE"),
+    "no label": (process(labels=["x"]), "its labels are .* not sorted texts NAME=VALUE"),
     "labels out of order": (process(labels=["b=1", "a=1"]), "its labels are"),
     "a lone surrogate": (process(type="\ud800"), "holds a lone surrogate"),
-    "no JSON": (process(args="("), "its args is no JSON"),
-    "JSON that is none": (task(args="[[NaN],{}]"), "the args of task start is no JSON that a value can be: NaN"),
+    "no JSON": (process(args="("), "its args is not a valid JSON value"),
+    "JSON that is none": (task(args="[[NaN],{}]"), "the args of task start is not a valid JSON value: NaN"),
     "JSON of a surrogate": (
         decision(outcome={"pass": "k", "value": '"\\ud800"'}),
-        "the value of decision start is no",
+        "the value of decision start is not a valid",
     ),
-    "JSON that is deep": (process(result="[" * 100_000 + "]" * 100_000), "its result is no JSON"),
+    "JSON that is deep": (process(result="[" * 100_000 + "]" * 100_000), "its result is not a valid JSON value"),
     "fields in each other": (process(x=nested(220)), f"record {ID} is nested over 100 levels deep"),
     "a number that is too large": (
         process(result="[1e999]"),
-        "its result is no JSON that a value can be: 1e999 is more",
+        "its result is not a valid JSON value: 1e999 is too large",
     ),
     "a number of 65 bits": (process(reopened=2**64), "more than the 64 bits"),
     "a date that is a text": (process(endedAt="2026-01-01"), "its endedAt is a text, not a date"),
@@ -288,7 +288,7 @@ def test_a_line_takes_memory_by_its_length(tmp_path: Path, junk: str) -> None:
     file.write_text(made(7)[:-1] + f', "x": [{junk * (15_000_000 // len(junk))} 1]}}')
     done = subprocess.run([sys.executable, "-c", CHECK, str(file)], capture_output=True, text=True, check=True)
     said, kilobytes = done.stdout.splitlines()
-    assert said == f"InputError {file}, line 1: takes more memory than a process of its length"
+    assert said == f"InputError {file}, line 1: takes more memory than a process of this length can need"
     assert int(kilobytes) < 350_000
 
 

@@ -47,7 +47,7 @@ def test_without_a_worker_for_spark_workers_do_it(world: Ordering) -> None:
     serve_spark(world, timeout=-1.0)  # one that is gone
     done = world.bring_on(world.ask("check"))
     assert done.state is OperationState.FINISHED and not done.driven
-    with pytest.raises(InputError, match="no worker that lives serves the queue spark: start one"):
+    with pytest.raises(InputError, match="no live worker serves the queue spark: start one"):
         world.ask("check", spark=True)
 
 

@@ -119,7 +119,7 @@ def test_the_same_again_changes_nothing(world: Ordering) -> None:
         ("x" * 51, OperationRequest("check", everything=True), "at most 50"),
         ("new", OperationRequest("chek", everything=True), "no operation is called 'chek'; did you mean 'check'"),
         ("new", OperationRequest("@there"), "no operation is called '@there'"),
-        ("new", OperationRequest("check"), "nothing is selected"),
+        ("new", OperationRequest("check"), "no selection was given"),
         ("new", OperationRequest("check", "state:running", everything=True), "give one of them"),
         ("new", OperationRequest("check", "stat:broken"), "no field is called 'stat'; did you mean state?"),
         ("new", OperationRequest("check", "@stuck"), "no search is saved as 'stuck'"),
@@ -127,7 +127,7 @@ def test_the_same_again_changes_nothing(world: Ordering) -> None:
         ("new", OperationRequest("restart", "state:broken", from_actor="step"), "is for restart_from; a restart"),
         ("new", OperationRequest("restart_from", "state:broken", from_actor="stp"), "did you mean 'step'"),
         ("new", OperationRequest("check", everything=True, parquet="/found"), "give --spark"),
-        ("new", OperationRequest("set_idle_timeout", everything=True), "give --idle-timeout"),
+        ("new", OperationRequest("set_idle_timeout", everything=True), "--idle-timeout is required"),
         ("new", OperationRequest("collect", "ended:before(1d)", export="here"), "give the whole path"),
         ("new", OperationRequest("check", everything=True, rate=0.0), "above 0"),
         ("new", OperationRequest("check", everything=True, priorities={"oder": 1}), "did you mean 'order'"),
@@ -147,7 +147,7 @@ def test_what_is_there_only_later_may_be_saved(world: Ordering) -> None:
     with pytest.raises(InputError, match="no process matches 'state:broken'"):
         start(world, "@later")
     world.refunds(1)
-    with pytest.raises(InputError, match="no worker that lives serves the queue spark"):
+    with pytest.raises(InputError, match="no live worker serves the queue spark"):
         start(world, "@later")
 
 

@@ -224,7 +224,7 @@ def test_it_is_paused_triggered_and_removed_as_any_schedule(world: Ordering) -> 
 @pytest.mark.parametrize(
     ("asked", "said", "told"),
     [
-        (OperationRequest("collect", ""), AT_THREE, "nothing is selected"),
+        (OperationRequest("collect", ""), AT_THREE, "no selection was given"),
         (OperationRequest("collect", "ended:<never"), AT_THREE, "never"),
         (OperationRequest("collect", "ended:before(30d)", export="here"), AT_THREE, "give the whole path"),
         (OperationRequest("collect", "ended:before(30d)"), {"schedule": "0 3 30 2 *"}, "never fires"),

@@ -123,10 +123,10 @@ def test_the_schedule_keeps_the_operation_that_was_saved(world: Ordering) -> Non
         (OperationRequest("@there", rate=5.0), AT_THREE, "@there is repair --all: leave --rate out"),
         (OperationRequest("@there"), {}, "nothing says when"),
         (OperationRequest("repare", everything=True), AT_THREE, "did you mean 'repair'"),
-        (OperationRequest("repair"), AT_THREE, "nothing is selected"),
+        (OperationRequest("repair"), AT_THREE, "no selection was given"),
         (OperationRequest("repair", "@stuck"), AT_THREE, "no search is saved as 'stuck'"),
         (OperationRequest("abort", "state:running", thorough=True), AT_THREE, "is for check and repair"),
-        (OperationRequest("collect", everything=True), AT_THREE, "a collection by the clock takes a selection"),
+        (OperationRequest("collect", everything=True), AT_THREE, "a scheduled collect needs a selection"),
         (OperationRequest("repair", everything=True), {**AT_THREE, "overlap": "allow"}, "there is one at a time"),
     ],
 )
@@ -139,7 +139,7 @@ def test_what_can_not_be_scheduled(world: Ordering, asked: OperationRequest, sai
 
 def test_spark_has_to_be_served_when_it_is_scheduled(world: Ordering) -> None:
     world.store.workers.remove(["s"])
-    with pytest.raises(InputError, match="no worker that lives serves the queue spark"):
+    with pytest.raises(InputError, match="no live worker serves the queue spark"):
         schedule(world, OperationRequest("check", everything=True, spark=True))
 
 

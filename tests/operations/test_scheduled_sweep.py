@@ -74,5 +74,5 @@ def test_what_others_order_does_not_count(world: Ordering) -> None:
 
 def test_without_a_worker_for_spark(world: Ordering) -> None:
     world.store.database["workers"].delete_many({})
-    with pytest.raises(InputError, match="no worker that lives serves the queue spark"):
+    with pytest.raises(InputError, match="no live worker serves the queue spark"):
         ordered(world)

@@ -200,7 +200,7 @@ def test_a_process_that_goes_on_meanwhile_loses_nothing(world: Ordering) -> None
 @pytest.mark.parametrize(
     ("kind", "seconds", "said"),
     [
-        ("set_idle_timeout", None, "needs to be told which: give --idle-timeout, for example 10m"),
+        ("set_idle_timeout", None, "--idle-timeout is required for set_idle_timeout, for example 10m"),
         ("set_idle_timeout", 0, "--idle-timeout 0s: must be at least 0.001 seconds"),
         ("set_idle_timeout", -5.0, "--idle-timeout -5s: must be at least"),
         ("set_idle_timeout", float("nan"), "--idle-timeout nans?: must be"),

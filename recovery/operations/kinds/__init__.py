@@ -1,5 +1,8 @@
-"""The kinds of operations. A module declares all of a kind: its options, what it may run beside, its plan, and what is
-done about it."""
+"""The kinds of operations.
+
+Each kind has a module that declares its options, which operations it may run beside, how its plan is made, and how the
+plan is applied.
+"""
 
 from recovery.engine import Outbox, Resources
 from recovery.operations.kinds.aborting import Abort
@@ -19,11 +22,11 @@ KINDS: dict[OperationKind, type[Kind]] = {
 }
 EXCLUSIVE = tuple(name for name, kind in KINDS.items() if kind.is_exclusive)
 OPTIONS = tuple(dict.fromkeys(option for kind in KINDS.values() for option in kind.options))
-"""Options that only some kinds take."""
+"""Options that only some kinds accept."""
 
 
 def why_none(operation: Operation) -> str:
-    """Return why the plan of an operation, which is complete, has nothing in it."""
+    """Return why the complete plan of an operation is empty."""
     matching = operation.planned.processes if operation.planned is not None else 0
     if not matching:
         return "no process matches the selection" if operation.selection else "there is no process"
@@ -35,5 +38,5 @@ def why_none(operation: Operation) -> str:
 
 
 def kind_of(kind: OperationKind, resources: Resources, outbox: Outbox) -> Kind:
-    """What carries out operations of this kind."""
+    """Return the object that plans and applies operations of this kind."""
     return KINDS[kind](resources, outbox)

@@ -1,4 +1,4 @@
-"""Abort: processes that run or are broken end without a result."""
+"""Abort: end running and broken processes without a result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from recovery.records import UNENDED_PROCESSES, Operation, OperationKind, Operat
 
 
 class Abort(Kind):
-    """Aborts what runs or is broken; what has ended is not in the plan."""
+    """Aborts running and broken processes. The plan leaves out processes that have ended."""
 
     name = OperationKind.ABORT
     none = "each has finished or is aborted already"
@@ -29,5 +29,5 @@ class Abort(Kind):
         return {}
 
     def is_done(self, operation: Operation, result: OperationResult, process: Process) -> bool:  # noqa: ARG002
-        said = process.error.message if process.error is not None else ""
-        return process.state is ProcessState.ABORTED and said == self.told(operation)[:REASON_LENGTH]
+        reason = process.error.message if process.error is not None else ""
+        return process.state is ProcessState.ABORTED and reason == self.told(operation)[:REASON_LENGTH]

@@ -1,4 +1,4 @@
-"""What every kind of operation is: how the plan of a page of processes is made, and how it is carried out."""
+"""The base of all kinds of operations: how a page of processes is planned, and how its plan is applied."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from recovery.store.views.ranges import Range
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The plan of a page: a result for each process to which something is to be done, and what was read."""
+    """The plan of one page: a result for each process that needs a change, and how much was read."""
 
     results: list[OperationResult]
     totals: Totals
 
 
 Options = Mapping[str, Any]
-"""{name: what was given} of the options of an order; None for what was not."""
+"""Values of a request by option name. None if the option was not given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option that only some kinds of operation take. Its name is its field in OperationRequest and in Operation."""
+    """An option that only some kinds accept. Its name is its field in OperationRequest and in Operation."""
 
     name: str
     flag: str
-    """As the command line has it."""
+    """The option on the command line."""
     others: str
-    """What is told to an order of another kind, whose name stands for `{kind}`."""
+    """Error for an order of a kind that does not accept the option. `{kind}` is replaced by the kind's name."""
     read: Callable[[Resources, Options], Any]
-    """Return the value for the operation, of an order that gives it. Raises InputError."""
+    """Return the operation's value for an order that gives the option. Raises InputError."""
     shown: Callable[[Any], str] = lambda value: f" {value}"
-    """The value as an error shows it, with a space before."""
+    """Return the value as errors show it, with a leading space."""
     missing: str | None = None
-    """What is told to an order without it; None: it may be left out."""
+    """Error for an order without the option. None: the option may be left out."""
 
     def checked(self, resources: Resources, options: Options, kind: type[Kind]) -> Any:
-        """Return the value for an operation of this kind; None without one. Raises InputError."""
+        """Return the option's value for an operation of this kind, or None if it was not given. Raises InputError."""
         if options[self.name] is None:
             if self in kind.options and self.missing is not None:
                 raise InputError(self.missing)
@@ -56,53 +56,65 @@ class Option:
 
 
 class Kind(ABC):
-    """One kind of operation: its options, what it may run beside, its plan, and how that is carried out."""
+    """A kind of operation: its options, which operations it may run beside, and how it is planned and applied."""
 
     name: ClassVar[OperationKind]
     options: ClassVar[tuple[Option, ...]] = ()
-    """Options that it takes and not all kinds do."""
+    """Options that this kind accepts and some other kinds do not."""
     is_exclusive: ClassVar[bool] = True
-    """Whether no other exclusive operation may be applied to one of its processes meanwhile, because it ends or begins
-    something for them."""
+    """Whether this kind excludes other exclusive operations from its processes while it is applied. True for kinds that
+    end or begin something for a process."""
     may_match_none: ClassVar[bool] = False
-    """Whether it may be ordered though no process matches the selection yet."""
+    """Whether an operation may be ordered although no process matches its selection yet."""
 
     page: int = 100
-    """Processes to which it is done together, if the rate allows."""
+    """Processes per page, if the rate allows that many."""
     step: int = 100
-    """Of these, between two looks at the lease: some seconds' work."""
-    undone: str = "nothing came of it"
-    """What is told of a process that is as it was planned, and to which it could not be done."""
+    """Processes of a page that are applied between two renewals of the lease. They should take at most a few
+    seconds."""
+    undone: str = "it could not be changed"
+    """The error of a process that is unchanged since it was planned, and that could not be changed."""
     none: str = "nothing is to be done to any of them"
-    """Why a plan is empty though processes match the selection."""
+    """Why a plan is empty although processes match the selection."""
     begins: bool = True
-    """Whether it is written down of each process that it is begun with. Without need where the records tell what is
+    """Whether each result is marked as begun before it is applied. Not needed if the process's records show what is
     still to be done."""
     surveys: bool = False
-    """Whether it can plan a range as a whole, where no rate is set."""
+    """Whether a whole range can be planned in one scan if no rate is set."""
 
     def __init__(self, resources: Resources, outbox: Outbox) -> None:
         self.resources, self.outbox = resources, outbox
 
     @abstractmethod
     def plan(self, operation: Operation, process_ids: Sequence[str]) -> Planned:
-        """What is to be done to these processes. Changes nothing."""
+        """Return the plan for these processes. Changes nothing."""
 
     def survey(
         self, operation: Operation, part: Range, chosen: Sequence[str] | None, hold: Callable[[], bool]
     ) -> Iterator[Planned]:
-        """The plan of a whole range, of all processes or of the chosen ones in it, a part at a time. `hold` renews the
-        lease, and tells whether to go on: what was planned till then counts for nothing if not."""
+        """Yield the plan of a whole range, a part at a time.
+
+        Args:
+            operation: The operation to plan.
+            part: The range of process ids.
+            chosen: Ids of the selected processes in the range. None: all processes.
+            hold: Renews the lease. Returns whether to continue; if not, everything planned so far is void.
+        """
         raise NotImplementedError
 
     def besides(self, part: Range) -> Sequence[str]:  # noqa: ARG002
-        """Ids of a range, beside those of its processes, of which a plan has to be made as well where all of it is gone
-        through by pages."""
+        """Return ids in a range that have no Process record and must be planned too.
+
+        Called when all processes of a range are planned page by page.
+        """
         return ()
 
     def apply(self, operation: Operation, results: Sequence[OperationResult]) -> list[OperationResult]:
-        """Do what stands in these results; each as it ended. Together, and where that fails one by one: one that fails
-        does not hold up the others."""
+        """Apply these results, and return each in its final state.
+
+        The results are applied as a batch. If the batch fails, each result is applied alone, so that a failure does not
+        block the other results. Raises if a server is unavailable.
+        """
         try:
             return self.together(operation, results)
         except Exception as error:
@@ -110,11 +122,13 @@ class Kind(ABC):
                 raise
             if len(results) == 1:
                 return [self.failed(operation, results[0], in_a_line(error))]
-        # Of what was begun together some may be done.
-        return [one for result in results for one in self.apply(operation, [result.evolve(begun=True)])]
+        # A failed batch may have changed some of its processes. `begun` tells `is_done` to look for that.
+        return [
+            ended_result for result in results for ended_result in self.apply(operation, [result.evolve(begun=True)])
+        ]
 
     def together(self, operation: Operation, results: Sequence[OperationResult]) -> list[OperationResult]:
-        """Do it to those that are as they were planned; each as it ended."""
+        """Apply the results whose processes are unchanged since the plan, and return each in its final state."""
         ids = [result.process for result in results]
         seen = self.resources.store.processes.briefs(ids)
         as_planned = {
@@ -122,15 +136,19 @@ class Kind(ABC):
             for result in results
             if result.process in seen and described(seen[result.process]) == result.before
         }
-        told = self.do(operation, list(as_planned.values())) if as_planned else {}
+        notes = self.do(operation, list(as_planned.values())) if as_planned else {}
         now = {**seen, **self.resources.store.processes.briefs([*as_planned])}
         return [
-            self._ended(operation, result, now.get(result.process), result.process in as_planned, told)
+            self._ended(operation, result, now.get(result.process), result.process in as_planned, notes)
             for result in results
         ]
 
     def do(self, operation: Operation, seen: Sequence[Process]) -> Mapping[str, str]:
-        """Do it to these processes, each as far as it is still as it was seen; what is to be told of some beside."""
+        """Change these processes, each only if it is still as in `seen`.
+
+        Returns:
+            {process id: note to append to the result}, for processes that have a note.
+        """
         raise NotImplementedError
 
     def _ended(
@@ -138,41 +156,43 @@ class Kind(ABC):
         operation: Operation,
         result: OperationResult,
         process: Process | None,
-        ours: bool,
-        told: Mapping[str, str],
+        is_as_planned: bool,
+        notes: Mapping[str, str],
     ) -> OperationResult:
         if process is None:
             return ended(result, ResultState.CHANGED, None, "the process is gone")
-        if (ours or result.begun) and self.is_done(operation, result, process):
-            done = ended(result, ResultState.DONE, process)
-            return done.evolve(after=f"{done.after}, {told[process.id]}") if process.id in told else done
+        if (is_as_planned or result.begun) and self.is_done(operation, result, process):
+            final = ended(result, ResultState.DONE, process)
+            return final.evolve(after=f"{final.after}, {notes[process.id]}") if process.id in notes else final
         if described(process) != result.before:
             changed = f"planned as {result.before}, now {described(process)}"
             return ended(result, ResultState.CHANGED, process, changed)
         return ended(result, ResultState.ERROR, process, self.undone)
 
     def failed(self, operation: Operation, result: OperationResult, error: str) -> OperationResult:
-        """How one ended that failed: somebody else may have done it just then, or changed it."""
-        now = self.resources.store.processes.briefs([result.process]).get(result.process)
-        told = self._ended(operation, result, now, True, {})
-        return told if told.state is not ResultState.ERROR else ended(result, ResultState.ERROR, now, error)
+        """Return the final state of a result whose change failed. Another worker may have made the change, or a
+        different one."""
+        process = self.resources.store.processes.briefs([result.process]).get(result.process)
+        final = self._ended(operation, result, process, True, {})
+        return final if final.state is not ResultState.ERROR else ended(result, ResultState.ERROR, process, error)
 
     def is_done(self, operation: Operation, result: OperationResult, process: Process) -> bool:  # noqa: ARG002
-        """Whether it was done before somebody was cut off, as far as the process shows."""
+        """Return whether the process shows that an earlier attempt has already made this change."""
         return False
 
     def told(self, operation: Operation) -> str:
-        """Who does it and why, as it is shown with a process."""
+        """Return who makes the change and why, as it is shown with a process."""
         return f"operation {operation.id}: {operation.why}"
 
 
 def described(process: Process) -> str:
-    """A process's state as a plan remembers it: `STATE/EPOCH/REOPENED`. Where it differs, somebody was there first."""
+    """Return a process's state as a plan records it: `STATE/EPOCH/REOPENED`. A different text means that the process
+    has changed since."""
     return f"{process.state.value}/{process.epoch}/{process.times_reopened}"
 
 
 def found(operation: Operation, process: Process, plan: str, at: datetime) -> OperationResult:
-    """A result: this is to be done to the process."""
+    """Return a planned change to a process."""
     return OperationResult(
         id=result_id(operation.id, process.id),
         operation=operation.id,
@@ -187,7 +207,7 @@ def found(operation: Operation, process: Process, plan: str, at: datetime) -> Op
 def ended(
     result: OperationResult, state: ResultState, process: Process | None, error: str | None = None
 ) -> OperationResult:
-    """A result as it ended."""
+    """Return a result in its final state."""
     return result.evolve(state=state, after=described(process) if process is not None else None, error=error)
 
 
@@ -197,8 +217,11 @@ def plan_each(
     process_ids: Sequence[str],
     judge: Callable[[Process], str | None],
 ) -> Planned:
-    """The plan of a kind that looks at Process records alone: `judge` says in words what is to be done, or None. Read
-    as a majority has them, since the plan is shown to people."""
+    """Return the plan of a kind that needs only Process records.
+
+    `judge` describes the change to a process in words, or returns None for no change. Records are read with majority
+    read concern, because people see the plan.
+    """
     store = resources.store
     at = store.now()
     processes = store.processes.committed_briefs(process_ids)
@@ -209,7 +232,7 @@ def plan_each(
 
 
 def totals_of(results: Iterable[OperationResult], processes: int = 0, decisions: int = 0) -> Totals:
-    """What a page adds up to."""
+    """Return the totals of a page."""
     totals = Totals(processes=processes, decisions=decisions)
     for result in results:
         state = {
@@ -218,6 +241,6 @@ def totals_of(results: Iterable[OperationResult], processes: int = 0, decisions:
             ResultState.CHANGED: "changed",
             ResultState.ERROR: "errors",
         }.get(result.state)
-        one = Totals(found=1, rules=result.counts, repaired=result.repaired, types={result.type: 1})
-        totals += one.evolve(**{state: 1}) if state else one
+        total = Totals(found=1, rules=result.counts, repaired=result.repaired, types={result.type: 1})
+        totals += total.evolve(**{state: 1}) if state else total
     return totals

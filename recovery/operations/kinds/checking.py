@@ -1,4 +1,4 @@
-"""Check: the rules of the scanners on whole processes. What is wrong is written down, and nothing is changed."""
+"""Check: apply the scanners' rules to whole processes and record the findings. Changes nothing."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from recovery.store.views.ranges import Range
 from recovery.survey import Look, RangeCounts, without_process, wrong_in
 
 SHOWN = 20
-"""Findings that a result holds; the others are counted. One process may have thousands, all alike."""
+"""Findings that a result lists. Further findings are only counted, because one process may have thousands of the same
+kind."""
 SAVED_TOGETHER = 1000
-"""Results of a range that is gone through as a whole: what is found is not held in memory till its end."""
+"""Results of a scanned range that are saved at once. This bounds how many results are in memory."""
 
 
 def _read_parquet(_: Resources, options: Options) -> str:
@@ -43,16 +44,16 @@ PARQUET = Option("parquet", "--parquet", _IN_SPARK, _read_parquet)
 
 
 class CheckAll(Kind):
-    """Finds what is wrong, and writes it down."""
+    """Records what is wrong with processes."""
 
     name = OperationKind.CHECK
     options = (THOROUGH, PARQUET)
-    is_exclusive = False  # it changes nothing
+    is_exclusive = False  # because it changes nothing
     none = "no rule has found anything wrong with them"
     surveys = True
 
     def plan(self, operation: Operation, process_ids: Sequence[str]) -> Planned:
-        """Processes read whole, one by one: what a rate allows."""
+        """Read each process whole and judge it. Slower than `survey`, but its pages can follow a rate."""
         results, processes, decisions = list[OperationResult](), 0, 0
         for reading in readings(self.resources.store, process_ids, committed=True, thorough=process_ids):
             processes += sum(snapshot.process is not None for snapshot in reading.snapshots)
@@ -62,34 +63,37 @@ class CheckAll(Kind):
         return Planned(results, totals_of(results, processes, decisions))
 
     def besides(self, part: Range) -> Sequence[str]:
-        """What has lost its Process record."""
+        """Return the ids that have records, but no Process record."""
         return sorted(without_process(self.resources.store.ranges, part))
 
     def survey(
         self, operation: Operation, part: Range, chosen: Sequence[str] | None, hold: Callable[[], bool]
     ) -> Iterator[Planned]:
-        """A range gone through in key order: ten times as fast, and it meets what has lost its Process record."""
-        store, seen, results = self.resources.store, RangeCounts(), list[OperationResult]()
+        """Scan a range in key order. Faster than `plan`, and finds records whose Process record is missing."""
+        store, counts, results = self.resources.store, RangeCounts(), list[OperationResult]()
         look = Look(look_at_all(self.resources), chosen, bool(operation.thorough))
-        for snapshots, findings in wrong_in(store, look, part, seen):
+        for snapshots, findings in wrong_in(store, look, part, counts):
             results += _results(operation, snapshots, findings, look.around.now)
             if not hold():
                 return
             if len(results) >= SAVED_TOGETHER:
                 yield Planned(results, totals_of(results))
                 results = []
-        yield Planned(results, totals_of(results, seen.processes, seen.decisions))
+        yield Planned(results, totals_of(results, counts.processes, counts.decisions))
 
 
 def _results(
     operation: Operation, snapshots: Sequence[Snapshot], findings: Iterable[Finding], at: datetime
 ) -> list[OperationResult]:
-    of = {snapshot.process_id: snapshot for snapshot in snapshots}
-    return [result_of(operation, of[key], some).evolve(at=at) for key, some in by_process(findings).items()]
+    snapshots_by_id = {snapshot.process_id: snapshot for snapshot in snapshots}
+    return [
+        result_of(operation, snapshots_by_id[process_id], process_findings).evolve(at=at)
+        for process_id, process_findings in by_process(findings).items()
+    ]
 
 
 def result_of(operation: Operation, snapshot: Snapshot, findings: Sequence[Finding]) -> OperationResult:
-    """What was found on one process."""
+    """Return the result for the findings on one process."""
     process, counts = snapshot.process, Counter(finding.rule.value for finding in findings)
     by_actor = Counter((finding.rule.value, _actor(snapshot, finding)) for finding in findings)
     return OperationResult(
@@ -100,13 +104,13 @@ def result_of(operation: Operation, snapshot: Snapshot, findings: Sequence[Findi
         rules=tuple(counts),
         counts=dict(counts),
         tally=tuple(Tally(rule=rule, actor=actor, count=count) for (rule, actor), count in by_actor.items()),
-        findings=tuple(_told(snapshot, finding) for finding in findings[:SHOWN]),
+        findings=tuple(_operation_finding(snapshot, finding) for finding in findings[:SHOWN]),
         before=described(process) if process is not None else "no Process record",
         plan=", ".join(dict.fromkeys(finding.repair.value for finding in findings)),
     )
 
 
-def _told(snapshot: Snapshot, finding: Finding) -> OperationFinding:
+def _operation_finding(snapshot: Snapshot, finding: Finding) -> OperationFinding:
     return OperationFinding(
         rule=finding.rule.value,
         record=finding.record,
@@ -121,8 +125,8 @@ def _actor(snapshot: Snapshot, finding: Finding) -> str | None:
 
 
 def by_process(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
-    """{process: what was found on it}."""
-    found: dict[str, list[Finding]] = defaultdict(list)
+    """Return findings by process id."""
+    grouped: dict[str, list[Finding]] = defaultdict(list)
     for finding in findings:
-        found[finding.process_id].append(finding)
-    return found
+        grouped[finding.process_id].append(finding)
+    return grouped

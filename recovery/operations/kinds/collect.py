@@ -1,7 +1,7 @@
-"""Collect: processes that are over, and that nobody would look at any more, are removed with all of their records.
+"""Collect: remove ended processes that nobody needs any more, with all of their records.
 
-Nothing that is alive goes, nothing that is broken, nothing whose end somebody may still ask for, and nothing that a
-schedule has not accounted for.
+A process stays if it is running or broken, if its end may still be asked for, or if its schedule has not yet recorded
+how it ended.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from recovery.records.operation import ExportFormat
 log = logging.getLogger(__name__)
 
 LATELY = timedelta(hours=1)
-"""Whoever started a process asks for its result within this time, or has to keep it from being collected."""
+"""Minimum time since a process ended. Within this time its starter can still read the result."""
 
-_UNFIT = "it stays, since nobody could read it back from an export: {}. A collect without --export removes it"
+_UNFIT = "not removed, because its export could not be imported: {}. A collect without --export removes it"
 
 
 def _read_export(_: Resources, options: Options) -> str:
     folder = given.text(options["export"], "--export")
     if not Path(folder).is_absolute():
         raise InputError(f"--export {folder}: give the whole path of a folder that all workers see: /...")
-    if "\0" in folder or (Path(folder).exists() and not Path(folder).is_dir()):  # more only workers know
-        raise InputError(f"--export {given.shown(folder)}: is no folder; give one that all workers see")
+    if "\0" in folder or (Path(folder).exists() and not Path(folder).is_dir()):  # only workers can check more than this
+        raise InputError(f"--export {given.shown(folder)}: is not a folder; give a folder that all workers see")
     return folder
 
 
@@ -57,13 +57,13 @@ def _read_format(_: Resources, options: Options) -> ExportFormat:
 
 
 def _format_named(name: Any) -> ExportFormat:
-    known = [one.value for one in ExportFormat]
+    known = [export_format.value for export_format in ExportFormat]
     if name not in known:
         raise InputError(f"--format {given.shown(name)}: give one of {', '.join(known)}")
     return ExportFormat(name)
 
 
-_OF_AN_EXPORT = "is of an export; say where to, with --export FOLDER"
+_OF_AN_EXPORT = "needs an export; give its folder with --export FOLDER"
 EXPORT = Option(
     "export",
     "--export",
@@ -77,7 +77,7 @@ EXPORT_FORMAT = Option(
 
 
 class Collect(Kind):
-    """Removes what is over."""
+    """Removes ended processes."""
 
     name = OperationKind.COLLECT
     options = (EXPORT, EXPORT_FORMAT)
@@ -96,57 +96,61 @@ class Collect(Kind):
         return plan_each(self.resources, operation, process_ids, judge)
 
     def apply(self, operation: Operation, results: Sequence[OperationResult]) -> list[OperationResult]:
-        """As a batch: written to the export first, if there is to be one, then removed."""
+        """Export the unchanged processes of a page, if an export was ordered, and then remove them."""
         seen = self.resources.store.processes.briefs([result.process for result in results])
         awaited = self.resources.store.schedules.awaited()
-        ours = [
-            seen[one.process]
-            for one in results
-            if one.process in seen and described(seen[one.process]) == one.before and one.process not in awaited
+        unchanged = [
+            seen[result.process]
+            for result in results
+            if result.process in seen
+            and described(seen[result.process]) == result.before
+            and result.process not in awaited
         ]
         try:
-            # Before it is exported: what is live is as it should be, and no export would take it.
-            live = self.resources.store.removals.live([process.id for process in ours])
-            ours = [process for process in ours if process.id not in live]
-            export, unfit = self._export(operation, ours)
-            gone = remove(self.resources, [process for process in ours if process.id not in unfit])
+            # Checked before the export: a live process is intact, and an export would refuse it.
+            live = self.resources.store.removals.live([process.id for process in unchanged])
+            unchanged = [process for process in unchanged if process.id not in live]
+            export, unfit = self._export(operation, unchanged)
+            removed = remove(self.resources, [process for process in unchanged if process.id not in unfit])
             if export is not None:
-                self._take_out(export, [process.id for process in ours if process.id not in gone])
+                self._take_out(export, [process.id for process in unchanged if process.id not in removed])
         except Exception as error:
             if is_of_servers(error):
                 raise
-            return [ended(one, ResultState.ERROR, seen.get(one.process), in_a_line(error)) for one in results]
+            return [ended(result, ResultState.ERROR, seen.get(result.process), in_a_line(error)) for result in results]
         return [
-            ended(one, ResultState.ERROR, seen[one.process], _UNFIT.format(unfit[one.process]))
-            if one.process in unfit
-            else _ended(one, seen.get(one.process), gone)
-            for one in results
+            ended(result, ResultState.ERROR, seen[result.process], _UNFIT.format(unfit[result.process]))
+            if result.process in unfit
+            else _ended(result, seen.get(result.process), removed)
+            for result in results
         ]
 
     def _export(self, operation: Operation, processes: Sequence[Process]) -> Exported:
-        """Write those of these processes to a file that are not being removed already: they were written before that,
-        and are not whole any more."""
+        """Write these processes to an export file, except those whose removal has already begun. They were exported
+        before that, and are incomplete now."""
         if operation.export is None:
             return NOTHING
-        begun = being_removed(self.resources, processes)
-        whole = [process.id for process in processes if process.id not in begun]
-        return append(self.resources, operation, whole) if whole else NOTHING
+        removing = being_removed(self.resources, processes)
+        complete_ids = [process.id for process in processes if process.id not in removing]
+        return append(self.resources, operation, complete_ids) if complete_ids else NOTHING
 
     def _take_out(self, export: Path, process_ids: Sequence[str]) -> None:
-        """Take those of these processes out of the export that stay: done again since they were written there, say. Of
-        those that somebody else removes or has removed just now, what was written may be all that is left."""
-        there = self.resources.store.processes.briefs(process_ids)
-        stay = there.keys() - being_removed(self.resources, there.values())
-        if not stay:
+        """Take the processes that stay, for example because they were restarted, out of the export.
+
+        Entries of processes that another worker is removing or has removed are kept, because they may be the only copy.
+        """
+        processes = self.resources.store.processes.briefs(process_ids)
+        remaining_ids = processes.keys() - being_removed(self.resources, processes.values())
+        if not remaining_ids:
             return
         try:
-            take_out(export, stay)
+            take_out(export, remaining_ids)
         except (OSError, InputError) as error:
             log.warning(
-                "%s has processes that were not removed, and may be different by now (%s): %s",
+                "%s contains processes that were not removed and may have changed since (%s): %s",
                 export,
                 error,
-                ", ".join(sorted(stay)),
+                ", ".join(sorted(remaining_ids)),
             )
 
 
@@ -160,9 +164,11 @@ def _is_old(process: Process, now: datetime) -> bool:
     )
 
 
-def _ended(result: OperationResult, process: Process | None, gone: set[str]) -> OperationResult:
-    if result.process in gone or (process is None and result.begun):
+def _ended(result: OperationResult, process: Process | None, removed: set[str]) -> OperationResult:
+    if result.process in removed or (process is None and result.begun):
         return ended(result, ResultState.DONE, None)
     if process is None:
         return ended(result, ResultState.CHANGED, None, "somebody else removed it")
-    return ended(result, ResultState.CHANGED, process, "it is no longer as it was planned, or something of it is live")
+    return ended(
+        result, ResultState.CHANGED, process, "it has changed since it was planned, or one of its records is live"
+    )

@@ -1,9 +1,11 @@
-"""Repair: what a check finds is repaired as the scanners do it.
+"""Repair: repair the findings of a check in the same way as the scanners.
 
-Each process is read and judged once more, what it needs now is done, and its result says what was done. What was found
-on single tasks alone is judged again as the Decision scanner does it, of the decisions alone: to read a process whole
-takes ten times as long, and what a lost message or a time-out needs is in the decision. Whatever else is wrong with
-such a process, or was not repaired so, is for a look at the whole.
+When a repair is applied, each process is read and judged again, and repaired according to the new findings. Its result
+shows what was repaired.
+
+A process whose findings are all on single tasks is first judged from the decisions alone, as the Decision scanner does,
+because reading a process whole is much slower. If these findings differ from the plan or could not all be repaired, the
+process is read whole.
 """
 
 from __future__ import annotations
@@ -29,16 +31,20 @@ from recovery.rules import OF_SINGLE_TASKS, Finding, Repair, Rule, Surroundings,
 from recovery.wording import count as count_of
 
 HANDED_OVER = {Repair.REQUEUE, Repair.REQUEUE_MESSAGE, Repair.ENQUEUE_DUE}
-"""Repairs after which a worker has the task: nothing more is to be seen of them."""
+"""Repairs that hand the task over to a worker. No further repair of the task is needed."""
 ROUNDS = 10
-"""A repair may show what is to be repaired next, as a graph that is made anew does. Each process takes a few steps."""
+"""Maximum rounds of judging and repairing a process. A repair can reveal the next finding, for example when a graph is
+rebuilt. A few rounds are normally enough."""
 TOLD = 500
-"""Characters that are told of one process."""
+"""Maximum length of a result's text, in characters."""
 
 
 class RepairAll(CheckAll):
-    """Finds the same, and repairs it when it is applied. Whatever became of a process since it was planned: it is read
-    and judged once more, and what it needs now is done. Scanners do so at any time, so it runs beside everything."""
+    """Records what is wrong with processes, and repairs them when it is applied.
+
+    It may run beside every other operation, because scanners make the same repairs at any time, and each process is
+    judged again before its repair.
+    """
 
     name = OperationKind.REPAIR
     page = step = 1000
@@ -53,56 +59,74 @@ class RepairAll(CheckAll):
 
 
 class _RepairRun:
-    """Some processes while they are repaired."""
+    """One attempt to repair a batch of processes."""
 
     def __init__(self, resources: Resources, repairer: Repairer, results: Sequence[OperationResult]) -> None:
         self._resources, self._repairer, self._results = resources, repairer, results
-        # What was found damaged may be so where only a thorough look finds it, and where a rule that does not know of
-        # that would conclude something else.
-        self._thorough = {one.process for one in results if Rule.RECORD_DAMAGED.value in one.rules}
+        # Processes planned as damaged are read thoroughly. Otherwise the damage may be missed, and a rule that does not
+        # know of it may draw a wrong conclusion.
+        self._thorough = {result.process for result in results if Rule.RECORD_DAMAGED.value in result.rules}
         self._processes = dict[str, Process | None]()
-        self._found = dict[str, list[Finding]]()
+        self._findings = dict[str, list[Finding]]()
         self._repaired = defaultdict[str, Counter[str]](Counter)
         self._postponed = defaultdict[str, dict[str, Later]](dict)
-        """{process: {record of a task: what its pace said}}."""
+        """{process id: {record id of a task: when it may be requeued}}, for tasks that a requeue rate postponed."""
 
     def run(self) -> list[OperationResult]:
-        """Repair them; each as it ended."""
-        wanted = self._without_single_tasks()
-        for turn in range(ROUNDS):
-            if not wanted:
+        """Repair the processes, and return each result in its final state."""
+        process_ids = self._without_single_tasks()
+        for round_number in range(ROUNDS):
+            if not process_ids:
                 break
-            self._judge(wanted)
-            # Where nothing was changed at first, somebody else may have been before us.
-            wanted = [key for key in wanted if _goes_on(self._left(key)) and (self._repaired[key] or not turn)]
+            self._judge(process_ids)
+            # No repair in the first round may mean that another worker has repaired the process, so a second round
+            # follows.
+            process_ids = [
+                process_id
+                for process_id in process_ids
+                if _may_continue(self._open_findings(process_id)) and (self._repaired[process_id] or not round_number)
+            ]
         return [self._ended(result) for result in self._results]
 
     def _without_single_tasks(self) -> list[str]:
-        """Repair what is of single tasks; the processes that are to be looked at whole."""
-        self._processes.update(self._resources.store.processes.briefs([one.process for one in self._results]))
-        light = [one for one in self._results if of_single_tasks(one, self._processes.get(one.process))]
-        if not light:
-            return [one.process for one in self._results]
-        diagnosis = diagnose_tasks(self._resources, light)
-        found = by_process(diagnosis.findings)
+        """Repair findings on single tasks, and return the ids of processes that must be read whole."""
+        self._processes.update(self._resources.store.processes.briefs([result.process for result in self._results]))
+        single_task_results = [
+            result for result in self._results if of_single_tasks(result, self._processes.get(result.process))
+        ]
+        if not single_task_results:
+            return [result.process for result in self._results]
+        diagnosis = diagnose_tasks(self._resources, single_task_results)
+        findings_by_process = by_process(diagnosis.findings)
         self._repair(diagnosis.findings, diagnosis.around)
-        repairs = {key: [one.repair for one in some] for key, some in found.items()}
-        done = {one.process: self._repaired[one.process].total() + len(self._postponed[one.process]) for one in light}
-        settled = {one.process for one in light if is_settled(one, repairs, done[one.process])}
-        self._found.update((key, found[key]) for key in settled)
-        return [one.process for one in self._results if one.process not in settled]
+        repairs = {
+            process_id: [finding.repair for finding in process_findings]
+            for process_id, process_findings in findings_by_process.items()
+        }
+        handled = {
+            result.process: self._repaired[result.process].total() + len(self._postponed[result.process])
+            for result in single_task_results
+        }
+        settled = {
+            result.process for result in single_task_results if is_settled(result, repairs, handled[result.process])
+        }
+        self._findings.update((process_id, findings_by_process[process_id]) for process_id in settled)
+        return [result.process for result in self._results if result.process not in settled]
 
     def _judge(self, process_ids: Sequence[str]) -> None:
-        """Look at what is wrong with these now, and repair it."""
+        """Read these processes whole, judge and repair them."""
         for reading in readings(self._resources.store, process_ids, thorough=self._thorough):
             self._processes.update((snapshot.process_id, snapshot.process) for snapshot in reading.snapshots)
             diagnosis = diagnose(self._resources, reading)
-            found = by_process(diagnosis.findings)
-            self._found.update((one.process_id, found.get(one.process_id, [])) for one in reading.snapshots)
+            findings_by_process = by_process(diagnosis.findings)
+            self._findings.update(
+                (snapshot.process_id, findings_by_process.get(snapshot.process_id, []))
+                for snapshot in reading.snapshots
+            )
             self._repair(diagnosis.findings, diagnosis.around)
 
     def _repair(self, findings: Sequence[Finding], around: Surroundings) -> None:
-        findings = [one for one in findings if one.record not in self._postponed[one.process_id]]
+        findings = [finding for finding in findings if finding.record not in self._postponed[finding.process_id]]
         if not findings:
             return
         repaired = self._repairer.repair(findings, around)
@@ -113,59 +137,66 @@ class _RepairRun:
             for record in later.ids:
                 self._postponed[split_record_id(record)[0]][record] = later
 
-    def _left(self, process_id: str) -> list[Finding]:
-        """What was found last, but for tasks that have their turn later."""
-        return [one for one in self._found.get(process_id, ()) if one.record not in self._postponed[process_id]]
+    def _open_findings(self, process_id: str) -> list[Finding]:
+        """Return the last findings on a process, without tasks that are postponed."""
+        return [
+            finding
+            for finding in self._findings.get(process_id, ())
+            if finding.record not in self._postponed[process_id]
+        ]
 
     def _ended(self, result: OperationResult) -> OperationResult:
         process, repaired = self._processes.get(result.process), self._repaired[result.process]
-        told = self._paced(result.process)
-        if not repaired and (left := self._left(result.process)):
-            first = {one.rule: one for one in reversed(left)}
-            told.append("left: " + "; ".join(f"{rule.value} ({one.evidence})" for rule, one in first.items()))
+        notes = self._postponement_notes(result.process)
+        if not repaired and (remaining := self._open_findings(result.process)):
+            first_by_rule = {finding.rule: finding for finding in reversed(remaining)}
+            notes.append(
+                "left: " + "; ".join(f"{rule.value} ({finding.evidence})" for rule, finding in first_by_rule.items())
+            )
         return result.evolve(
             state=ResultState.DONE if repaired else ResultState.NOTHING,
-            error="; ".join(told)[:TOLD] or None,
+            error="; ".join(notes)[:TOLD] or None,
             repaired=dict(repaired),
             after=described(process) if process is not None else None,
         )
 
-    def _paced(self, process_id: str) -> list[str]:
-        """In words, of which actors tasks are to be requeued later, by scanners."""
-        of_it = self._postponed[process_id].values()
-        seconds = {later.actor: later.most for later in of_it}
+    def _postponement_notes(self, process_id: str) -> list[str]:
+        """Describe how many tasks of which actors scanners will requeue later."""
+        postponed = self._postponed[process_id].values()
+        seconds = {later.actor: later.most for later in postponed}
         return [
             f"{count_of(count, 'task')} of {actor} postponed by its requeue_rate: scanners requeue them within "
             f"{seconds[actor]:.0f} s"
-            for actor, count in Counter(later.actor for later in of_it).items()
+            for actor, count in Counter(later.actor for later in postponed).items()
         ]
 
 
-def _goes_on(findings: Iterable[Finding]) -> bool:
-    """Whether another look may show what is to be repaired next."""
+def _may_continue(findings: Iterable[Finding]) -> bool:
+    """Return whether another round may show what to repair next."""
     return any(finding.repair not in (Repair.REPORT, Repair.WAIT, *HANDED_OVER) for finding in findings)
 
 
 def of_single_tasks(result: OperationResult, process: Process | None) -> bool:
-    """Whether a result has nothing but findings on single tasks, all of which it tells, of a process that goes on."""
-    found = result.findings
+    """Return whether all findings of a result are listed, all are on single tasks, and the process is running."""
+    findings = result.findings
     return (
         process is not None
         and process.state is ProcessState.RUNNING
-        and 0 < sum(result.counts.values()) == len(found)
-        and all(one.rule in OF_SINGLE_TASKS and SEPARATOR in one.record for one in found)
+        and 0 < sum(result.counts.values()) == len(findings)
+        and all(finding.rule in OF_SINGLE_TASKS and SEPARATOR in finding.record for finding in findings)
     )
 
 
 def diagnose_tasks(resources: Resources, results: Sequence[OperationResult]) -> Diagnosis:
-    """What is wrong now with the tasks that these results name."""
-    read = resources.store.ranges.decisions([one.record for result in results for one in result.findings])
-    queues = {one.actor for one in read.records if one.state is DecisionState.QUEUED}
-    around = look_around(resources, queues=queues)
-    return Diagnosis([found for one in read.records if (found := judge_decision(one, around))], around)
+    """Diagnose the tasks that these results name."""
+    stored = resources.store.ranges.decisions([finding.record for result in results for finding in result.findings])
+    queues = {decision.actor for decision in stored.records if decision.state is DecisionState.QUEUED}
+    state = look_around(resources, queues=queues)
+    return Diagnosis([finding for decision in stored.records if (finding := judge_decision(decision, state))], state)
 
 
 def is_settled(result: OperationResult, diagnosed: Mapping[str, Sequence[Repair]], dealt_with: int) -> bool:
-    """Whether all that a result names was found again, and handed over to a worker, now or by its pace later."""
-    again = diagnosed.get(result.process, ())
-    return len(again) == dealt_with == len(result.findings) and all(one in HANDED_OVER for one in again)
+    """Return whether all findings of a result were found again and are handled: a worker has the task, or it is
+    postponed."""
+    repairs = diagnosed.get(result.process, ())
+    return len(repairs) == dealt_with == len(result.findings) and all(repair in HANDED_OVER for repair in repairs)

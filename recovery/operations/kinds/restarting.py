@@ -1,7 +1,7 @@
-"""Restart: tasks of processes are done again, those that failed or more.
+"""Restart: run tasks of processes again.
 
-`Restart` queues the failed tasks of broken processes again. `RestartFrom` is for processes whose data was wrong though
-nothing failed: they are done again from the beginning, or from the tasks of an actor.
+`Restart` requeues the failed tasks of broken processes. `RestartFrom` is for processes that ran with wrong data
+although nothing failed. It runs them again from the beginning, or from the tasks of an actor.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Restart(Kind):
             if process.state is not ProcessState.BROKEN:
                 return None
             task = process.error.task if process.error is not None else None
-            return f"restart what failed{f', {task} among it' if task else ''}"
+            return f"restart its failed tasks{f', including {task}' if task else ''}"
 
         return plan_each(self.resources, operation, process_ids, judge)
 
@@ -72,47 +72,53 @@ class Restart(Kind):
 
 
 class RestartFrom(Kind):
-    """Has processes done again, but those that were aborted or are being restarted."""
+    """Runs processes again, except aborted processes and processes that are being restarted."""
 
     name = OperationKind.RESTART_FROM
     options = (FROM_ACTOR,)
     none = "each is aborted, is being restarted already, or has no task of the actor"
-    undone = "nothing of it is to be done again any more"
+    undone = "none of its tasks is to be done again any more"
 
     def plan(self, operation: Operation, process_ids: Sequence[str]) -> Planned:
         store, results = self.resources.store, list[OperationResult]()
         at, processes = store.now(), store.processes.committed_briefs(process_ids)
-        may = [key for key, one in processes.items() if one.state is not ProcessState.ABORTED and not one.redo]
-        for page in store.portions(may):
-            links = store.redos.links(page) if operation.from_actor is not None else {}
-            for key, decisions in store.decisions.of_processes(page):
-                roots = _roots(operation, processes[key], decisions)
+        restartable_ids = [
+            process_id
+            for process_id, process in processes.items()
+            if process.state is not ProcessState.ABORTED and not process.redo
+        ]
+        for page_ids in store.portions(restartable_ids):
+            links = store.redos.links(page_ids) if operation.from_actor is not None else {}
+            for process_id, decisions in store.decisions.of_processes(page_ids):
+                roots = _roots(operation, processes[process_id], decisions)
                 if roots and operation.from_actor is not None:
-                    plan = redo_of(roots, links[key])
-                    gone = plan.again | {*plan.dropped}
+                    plan = redo_of(roots, links[process_id])
+                    replaced = plan.again | {*plan.dropped}
                 elif roots:
-                    gone = frozenset(decisions)
+                    replaced = frozenset(decisions)
                 if roots:
-                    results.append(found(operation, processes[key], _plan(gone, decisions), at))
+                    results.append(found(operation, processes[process_id], _plan(replaced, decisions), at))
         return Planned(results, totals_of(results, processes=len(processes)))
 
     def do(self, operation: Operation, seen: Sequence[Process]) -> Mapping[str, str]:
-        """One by one. What becomes of a process that ran on since it was planned is told as it is now."""
-        return {process.id: told for process in seen if (told := self._redo(operation, process)) is not None}
+        """Restart the processes one by one. If a process has continued since it was planned, its note describes the
+        restart as it was made."""
+        return {process.id: note for process in seen if (note := self._redo(operation, process)) is not None}
 
     def _redo(self, operation: Operation, seen: Process) -> str | None:
         decisions = dict(self.resources.store.decisions.of_processes([seen.id])).get(seen.id, {})
         roots = _roots(operation, seen, decisions)
         if not roots:
             return None
-        by, number = operation.who, operation.id
-        done = redo(self.resources, seen.id, operation.why, roots, by=by, operation=number, as_seen=seen)
-        gone = len(done.again) + len(done.dropped)
-        return _told(gone, gone + done.kept, done.thrown_away)
+        who, operation_id = operation.who, operation.id
+        result = redo(self.resources, seen.id, operation.why, roots, by=who, operation=operation_id, as_seen=seen)
+        replaced = len(result.again) + len(result.dropped)
+        return _replacement_text(replaced, replaced + result.kept, result.thrown_away)
 
     def is_done(self, operation: Operation, result: OperationResult, process: Process) -> bool:  # noqa: ARG002
         if process.lives and process.lives[-1].operation == operation.id and process.redo:
-            # Begun and cut off. Scanners end it by its order, but a worker of an older version gave none.
+            # The restart was begun and interrupted. Scanners complete it from its order, but a worker of an older
+            # version did not save an order.
             decisions = dict(self.resources.store.decisions.of_processes([process.id])).get(process.id, {})
             take_over(self.resources, process, _roots(operation, process, decisions))
         return any(life.operation == operation.id for life in process.lives)
@@ -121,13 +127,13 @@ class RestartFrom(Kind):
 def _roots(operation: Operation, process: Process, decisions: Mapping[str, Decision]) -> list[str]:
     if operation.from_actor is None:
         return [process.start_task] if process.start_task in decisions else []
-    return [task for task, one in decisions.items() if one.actor == operation.from_actor]
+    return [task for task, decision in decisions.items() if decision.actor == operation.from_actor]
 
 
-def _plan(gone: frozenset[str], decisions: Mapping[str, Decision]) -> str:
-    done = sum(decisions[task].state is DecisionState.FINISHED for task in gone if task in decisions)
-    return _told(len(gone), len(decisions), done)
+def _plan(replaced: frozenset[str], decisions: Mapping[str, Decision]) -> str:
+    results = sum(decisions[task].state is DecisionState.FINISHED for task in replaced if task in decisions)
+    return _replacement_text(len(replaced), len(decisions), results)
 
 
-def _told(gone: int, among: int, results: int) -> str:
-    return f"{count(gone, 'task')} of {among} done again or dropped, {count(results, 'result')} thrown away"
+def _replacement_text(replaced: int, total: int, results: int) -> str:
+    return f"{count(replaced, 'task')} of {total} done again or dropped, {count(results, 'result')} thrown away"

@@ -1,8 +1,10 @@
-"""Another idle timeout for processes that were started already: each keeps the one of its start until somebody says so.
+"""Set idle timeout: give processes another idle timeout than the one they were started with.
 
-Of those that run it holds at once: they are looked at within it, from now, at the latest. Broken ones have it when they
-are restarted. A process and its graph have a copy each, and the process's is the one that counts: who sets that brings
-the graph's after it, and who finds that another one was set since leaves the graph to him.
+For a running process the new timeout counts from now: it is scanned at the latest when the timeout has passed. A broken
+process gets the new timeout for when it is restarted.
+
+The process and its graph hold a copy each, and the process's copy counts. An attempt to set the timeout also updates
+the graph, unless another operation has set a different timeout since.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from recovery.records.preferences import fits, wanted_value
 from recovery.wording import show_duration
 
 ROUNDS = 5
-"""Tries at graphs that somebody else changes meanwhile, with another of these operations."""
+"""Maximum attempts to update graphs that another operation changes at the same time."""
 
 
 def _read_idle_timeout(_: Resources, options: Options) -> float:
@@ -49,16 +51,17 @@ IDLE_TIMEOUT = Option(
     "is for set_idle_timeout; {kind} sets none",
     _read_idle_timeout,
     shown=_shown,
-    missing="set_idle_timeout needs to be told which: give --idle-timeout, for example 10m",
+    missing="--idle-timeout is required for set_idle_timeout, for example 10m",
 )
 
 
 class SetIdleTimeout(Kind):
-    """Sets it for what runs or is broken; what has ended is not in the plan, since nobody looks at it."""
+    """Sets the idle timeout of running and broken processes. The plan leaves out ended processes, because they are not
+    scanned."""
 
     name = OperationKind.SET_IDLE_TIMEOUT
     options = (IDLE_TIMEOUT,)
-    is_exclusive = False  # it compares and sets a number that no other kind looks at
+    is_exclusive = False  # because it compares and sets a number that no other kind reads
     none = "each has ended, or has this idle timeout already"
 
     def plan(self, operation: Operation, process_ids: Sequence[str]) -> Planned:
@@ -66,29 +69,32 @@ class SetIdleTimeout(Kind):
         at, processes = store.now(), store.processes.committed_briefs(process_ids)
         graphs = store.idle_timeouts.of_graphs(processes)
         results = [
-            found(operation, process, _told(process, seconds), at).evolve(before=_described(process))
+            found(operation, process, _change_text(process, seconds), at).evolve(before=_described(process))
             for process in processes.values()
-            if process.state in UNENDED_PROCESSES and {process.idle_timeout, _comparable(graphs, process)} != {seconds}
+            if process.state in UNENDED_PROCESSES
+            and {process.idle_timeout, _graph_timeout(graphs, process)} != {seconds}
         ]
         return Planned(results, totals_of(results, processes=len(processes)))
 
     def together(self, operation: Operation, results: Sequence[OperationResult]) -> list[OperationResult]:
         store, seconds = self.resources.store, _wanted(operation)
-        # Before the processes: what a graph holds by then was not set by anybody who comes after us.
+        # Read before the processes, so that no graph holds a value set by a later operation.
         graphs = store.idle_timeouts.of_graphs([result.process for result in results])
         seen = store.processes.briefs([result.process for result in results])
-        ours = {
+        matching = {
             result.process: seen[result.process]
             for result in results
             if result.process in seen and _is_as_planned(result, seen[result.process], seconds)
         }
-        for alike in _alike(ours, {key: _described(process) for key, process in ours.items()}):
-            store.idle_timeouts.set_processes(ours[alike[0]], alike, seconds)
-        now = self._set_graphs(graphs, ours, seconds)
-        left = store.idle_timeouts.of_graphs(ours)
+        for alike in _grouped_by_text(
+            matching, {process_id: _described(process) for process_id, process in matching.items()}
+        ):
+            store.idle_timeouts.set_processes(matching[alike[0]], alike, seconds)
+        updated = self._set_graphs(graphs, matching, seconds)
+        graphs_after = store.idle_timeouts.of_graphs(matching)
         return [
-            _ended(result, now.get(result.process), seconds, left)
-            if result.process in ours
+            _ended(result, updated.get(result.process), seconds, graphs_after)
+            if result.process in matching
             else _changed(result, seen.get(result.process))
             for result in results
         ]
@@ -96,20 +102,25 @@ class SetIdleTimeout(Kind):
     def failed(self, operation: Operation, result: OperationResult, error: str) -> OperationResult:  # noqa: ARG002
         return result.evolve(state=ResultState.ERROR, error=error)
 
-    def _set_graphs(self, graphs: Mapping[str, Any], ours: Iterable[str], seconds: float) -> dict[str, Process]:
-        """Bring the graphs after their processes, as long as those have what we set; the processes as they are then."""
+    def _set_graphs(self, graphs: Mapping[str, Any], process_ids: Iterable[str], seconds: float) -> dict[str, Process]:
+        """Update the graphs whose processes have the timeout that we set. Return the processes as they were last
+        read."""
         store = self.resources.store
         for _ in range(ROUNDS):
-            now = store.processes.briefs(ours)
-            behind = {
-                key: graphs[key] for key, one in now.items() if one.idle_timeout == seconds != graphs.get(key, seconds)
+            processes = store.processes.briefs(process_ids)
+            outdated = {
+                process_id: graphs[process_id]
+                for process_id, process in processes.items()
+                if process.idle_timeout == seconds != graphs.get(process_id, seconds)
             }
-            if not behind:
+            if not outdated:
                 break
-            for alike in _alike(behind, {key: repr(value) for key, value in behind.items()}):
-                store.idle_timeouts.set_graphs(behind[alike[0]], alike, seconds)
-            graphs = store.idle_timeouts.of_graphs(behind)
-        return now
+            for alike in _grouped_by_text(
+                outdated, {process_id: repr(value) for process_id, value in outdated.items()}
+            ):
+                store.idle_timeouts.set_graphs(outdated[alike[0]], alike, seconds)
+            graphs = store.idle_timeouts.of_graphs(outdated)
+        return processes
 
 
 def _wanted(operation: Operation) -> float:
@@ -121,27 +132,29 @@ def _described(process: Process) -> str:
     return f"{described(process)}, idle timeout {show_duration(process.idle_timeout)}"
 
 
-def _told(process: Process, seconds: float) -> str:
-    then = " once it is restarted" if process.state is ProcessState.BROKEN else ""
-    return f"idle timeout {show_duration(process.idle_timeout)} → {show_duration(seconds)}{then}"
+def _change_text(process: Process, seconds: float) -> str:
+    condition = " once it is restarted" if process.state is ProcessState.BROKEN else ""
+    return f"idle timeout {show_duration(process.idle_timeout)} → {show_duration(seconds)}{condition}"
 
 
-def _comparable(graphs: Mapping[str, Any], process: Process) -> float | None:
-    """What a process's graph holds, if it is a number; without a graph what the process does."""
-    found = graphs.get(process.id, process.idle_timeout)
-    return found if isinstance(found, int | float) else None
+def _graph_timeout(graphs: Mapping[str, Any], process: Process) -> float | None:
+    """Return the idle timeout in a process's graph. Without a graph it is the process's own; None if it is not a
+    number."""
+    timeout = graphs.get(process.id, process.idle_timeout)
+    return timeout if isinstance(timeout, int | float) else None
 
 
 def _is_as_planned(result: OperationResult, process: Process, seconds: float) -> bool:
-    """Whether it is to be set: as it was planned, or set already by somebody who was cut off before its graph."""
+    """Return whether the process is as planned, or an interrupted attempt has set its timeout, and perhaps not its
+    graph's."""
     return _described(process) == result.before or bool(result.begun and process.idle_timeout == seconds)
 
 
-def _alike(items: Iterable[str], texts: Mapping[str, str]) -> list[list[str]]:
-    """These in groups that are written together: those with the same text."""
+def _grouped_by_text(process_ids: Iterable[str], texts: Mapping[str, str]) -> list[list[str]]:
+    """Group these process ids by text. Each group is written with one update."""
     groups: dict[str, list[str]] = {}
-    for key in items:
-        groups.setdefault(texts[key], []).append(key)
+    for process_id in process_ids:
+        groups.setdefault(texts[process_id], []).append(process_id)
     return [*groups.values()]
 
 
@@ -157,7 +170,7 @@ def _ended(
 ) -> OperationResult:
     if process is None or process.idle_timeout != seconds:
         return _changed(result, process)
-    done = ended(result, ResultState.DONE, process).evolve(after=_described(process))
+    final = ended(result, ResultState.DONE, process).evolve(after=_described(process))
     if graphs.get(result.process, seconds) != seconds:
-        return done.evolve(state=ResultState.ERROR, error="its graph could not be changed: `recovery check` tells why")
-    return done
+        return final.evolve(state=ResultState.ERROR, error="its graph could not be changed: `recovery check` shows why")
+    return final
