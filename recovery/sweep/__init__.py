@@ -1,11 +1,16 @@
-"""Spark: operations that are too big for recovery workers, and records as tables for whoever asks in SQL.
+"""Spark: operations that are too large for recovery workers, and processes' records as tables for SQL.
 
-A sweep is a check or a repair of every process: an operation like any other, so it is on record, can be paused, and is
-gone on with when its driver is killed. `session` starts Spark, `drive` brings an operation on in it, job after job,
-`job` is what its tasks do: each leases a range, as a recovery worker does. No data moves between executors. `sums`
-asks the results in SQL, of the tables that `source` makes. `order_if_due` orders sweeps by the clock.
+A sweep is a check or repair of all processes. It is an operation like any other: it is recorded, can be paused, and
+continues when its driver was killed.
 
-PySpark is imported only once Java and it are known to be there (`java`).
+- `session` starts Spark.
+- `drive` runs an operation in Spark, job after job.
+- `job` is the code of a job's tasks. Each task leases a range, as a recovery worker does. No data moves between
+  executors.
+- `sums` sums up the results with SQL, in the tables that `source` provides.
+- `order_if_due` orders periodic sweeps.
+
+PySpark is imported only after `java` has checked that it and Java are installed.
 """
 
 from __future__ import annotations
@@ -33,15 +38,18 @@ __all__ = ["Suspect", "SweepReport", "ask", "drive_here", "order_if_due", "repor
 
 WHY = "a sweep"
 SCHEDULED = "Celery beat"
-"""Who orders them, in the records of operations."""
+"""Who orders periodic sweeps, in the records of operations."""
 
 log = logging.getLogger(__name__)
 
 
 def sweep(settings: Settings, *, why: str = WHY, **asked: Any) -> SweepReport:
-    """Judge all processes, or those of one type, in a Spark of this process; the arguments are those of `ask`.
+    """Check all processes, or those of some types, in a Spark of this process. Takes the arguments of `ask`.
 
-    Raises SparkUnavailable, ServerUnavailable, SweepFailed.
+    Raises:
+        SparkUnavailable: Java or PySpark is missing, or Spark does not start.
+        ServerUnavailable: MongoDB does not answer.
+        SweepFailed: Spark can't complete the operation.
     """
     check_java(settings.spark_master)
     check_server(settings.mongo_uri)
@@ -64,22 +72,22 @@ def ask(  # noqa: PLR0913
     priorities: Mapping[str, int] | None = None,
     slot: str | None = None,
 ) -> Operation:
-    """Order a sweep.
+    """Order a sweep, and return its operation.
 
     Args:
-        resources: Where it is ordered.
-        why: Kept with the operation and in the audit log.
-        by: Who orders it; by default the user of this process.
-        here: Whether this process drives it in a Spark of its own.
-        repair: Whether what is wrong is repaired at once.
-        process_type: One process type, or several; by default all.
-        thorough: Whether fields that can't be read are looked for in what is at rest, too. Takes several times as long.
-        parquet: A folder for what is found.
-        priorities: Process types that are looked at, and repaired, before others; those with higher numbers first.
-        slot: Of a sweep by the clock: its time, by which it is ordered once.
+        resources: The databases to use.
+        why: The reason, kept with the operation and in the audit log.
+        by: Who orders it. By default the user of this process.
+        here: Whether this process drives the sweep in its own Spark.
+        repair: Whether findings are repaired at once.
+        process_type: One process type or several. By default all.
+        thorough: Whether unreadable fields are also searched for in records at rest. Takes several times as long.
+        parquet: A folder to which the findings are written.
+        priorities: Numbers of process types. Types with higher numbers are checked and repaired first; others have 0.
+        slot: The occurrence of a periodic sweep. It is ordered only once.
 
     Raises:
-        InputError: It can't be ordered like this.
+        InputError: The sweep can't be ordered with these arguments.
     """
     types = [process_type] if isinstance(process_type, str) else list(process_type or ())
     asked = OperationRequest(
@@ -99,31 +107,31 @@ def ask(  # noqa: PLR0913
 
 
 def drive_here(resources: Resources, operation: Operation) -> float:
-    """Bring an operation on in a Spark of this process; the seconds it took, without the start of Spark. Raises
-    SparkUnavailable, SweepFailed."""
+    """Run an operation in a Spark of this process. Return the seconds it took, without the start of Spark. Raises
+    SparkUnavailable and SweepFailed."""
     from recovery.sweep.drive import Driver
     from recovery.sweep.session import spark
 
     name = f"{socket.gethostname()}:{os.getpid()}"
     with spark(resources.settings) as cluster:
-        began = time.perf_counter()
+        began_at = time.perf_counter()
         Driver(cluster, resources, name).drive(operation.id)
-        return time.perf_counter() - began
+        return time.perf_counter() - began_at
 
 
 def order_if_due(resources: Resources, every: float, *, repair: bool) -> Operation | None:
-    """Order the next sweep by the clock, however many beats ask for one.
+    """Order the next periodic sweep, once, however many beats ask for it.
 
-    It is due if the last one was ordered `every` seconds ago and is over, and at once if there was none. Return None if
-    it is not due. Raises InputError if no worker serves Spark.
+    It is due if there is no earlier one, or if the last one is over and was ordered at least `every` seconds ago.
+    Return None if it is not due. Raises InputError if no worker serves Spark.
     """
     last = resources.store.operations.last_of(SCHEDULED)
     if last is not None and last.asked_at is not None:
         if resources.store.now() - last.asked_at < timedelta(seconds=every):
             return None
         if last.state in UNDER_WAY:
-            log.info("no sweep is ordered: operation %d, the last one that beat ordered, is still under way", last.id)
+            log.info("no sweep is ordered: operation %d, the last sweep that beat ordered, has not ended", last.id)
             return None
-    # Of two that saw the same one last, the second gets what the first has ordered.
+    # If two beats saw the same last sweep, the second gets the operation that the first has ordered.
     slot = f"sweep after {last.id if last is not None else 0}"
     return ask(resources, why="every sweep_interval", repair=repair, by=SCHEDULED, slot=slot)

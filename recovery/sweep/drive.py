@@ -1,8 +1,8 @@
-"""An operation driven in Spark: step by step, until nobody has to work at it.
+"""Drivers: run operations in Spark, job after job, until no work is left.
 
-All that counts is in MongoDB. A driver, an executor or a worker of Spark's that is killed costs the leases that it had,
-which the next driver, or the next job of this one, takes back; where no driver comes, recovery workers go on. Of many
-drivers one at a time drives an operation.
+All progress is in MongoDB. When a driver, an executor or a Spark worker is killed, only its leases are lost. The next
+driver, or this driver's next job, takes them back; without a driver, recovery workers continue. At most one driver at a
+time runs an operation.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ from recovery.threads import ServiceThread
 log = logging.getLogger(__name__)
 
 DRIVEN = 60.0
-"""Seconds for which others leave an operation to who drives it, unless he says so again."""
+"""Seconds for which other drivers leave an operation to its driver. Renewed while it is driven."""
 ATTEND_EVERY = 10.0
-"""Seconds. What waits is left alone after sixty."""
+"""Seconds between two renewals. A waiting operation without renewal counts as left alone after 60 s."""
 TASKS = 2000
-"""Of one job."""
+"""Maximum tasks of a job."""
 TURN, TURN_SECONDS = 2, 10.0
-"""Tasks for each core, of a job beside which other operations wait, and how long each may take; then its range is given
-back, unless it is gone through as a whole."""
+"""Limits of a job while other operations wait: tasks for each core, and seconds for each task. After that time a task
+gives its range back, unless it scans the whole range."""
 
 
 class Driver:
-    """Drives operations in one Spark. `name` is told with what its executors lease."""
+    """Runs operations in one Spark. `name` identifies it in the leases of its executors."""
 
     def __init__(self, cluster: SparkContext | SparkSession, resources: Resources, name: str) -> None:
         self._cluster, self._resources, self._name = cluster, resources, name
         self._ending = threading.Event()
         self._fruitless: dict[int, ServerCall] = {}
-        self._at: Operation | None = None
-        self._runs = False
+        self._current: Operation | None = None
+        self._job_runs = False
 
     def stop(self) -> None:
-        """Give up what is under way: its ranges can be leased again at once."""
+        """Cancel the running jobs. Their ranges can be leased again at once."""
         self._ending.set()
-        with suppress(PySparkException, Py4JError, OSError):  # it has ended
+        with suppress(PySparkException, Py4JError, OSError):  # Spark has ended
             if isinstance(self._cluster, SparkContext):
                 self._cluster.cancelAllJobs()
             else:
@@ -68,29 +68,36 @@ class Driver:
 
     @property
     def is_alive(self) -> bool:
-        """Whether its Spark still is."""
+        """Whether this Spark can run jobs."""
         return is_alive(self._cluster)
 
     def drive(self, number: int) -> None:
-        """Go on with an operation until nobody has to work at it, or Spark is not to. Raises what `step` does."""
+        """Run an operation until no work is left or the driver is stopped. Raises what `step` raises."""
         with attended(self._resources, self, list):
             while not self._ending.is_set() and self.step(number):
                 pass
 
     def hold(self) -> bool:
-        """Have other drivers leave the operation to this one for another while; False where it is not at work: a job
-        waits for executors, so the operation is not told to be attended to."""
-        at, store = self._at, self._resources.store
-        if at is None:
+        """Renew the claim of this driver on its current operation. Return whether it is driven.
+
+        Does not renew, and returns False, while a job runs but no range is leased: the job waits for executors, so the
+        operation does not count as attended.
+        """
+        operation, store = self._current, self._resources.store
+        if operation is None:
             return True
-        if self._runs and not store.operation_ranges.leased(at.id, at.phase):
+        if self._job_runs and not store.operation_ranges.leased(operation.id, operation.phase):
             return False
-        return store.operations.drive(at.id, self._name, DRIVEN)
+        return store.operations.drive(operation.id, self._name, DRIVEN)
 
     def step(self, number: int, *, others_wait: bool = False) -> bool:
-        """Take an operation a step further, a job at the most; whether it is to be gone on with. Raises SweepFailed,
-        with what the last range failed for; StoreError."""
-        operation = self._at_work(number)
+        """Advance an operation by at most one job, and return whether to continue.
+
+        Raises:
+            SweepFailed: Spark can't complete the operation. Contains the error of the last failed range.
+            StoreError: MongoDB is unavailable.
+        """
+        operation = self._drivable(number)
         if operation is None:
             self._fruitless.pop(number, None)
             return False
@@ -98,11 +105,11 @@ class Driver:
         if not store.operations.drive(number, self._name, DRIVEN):
             self._ending.wait(1.0)
             return True
-        self._at = operation
+        self._current = operation
         try:
             self._step(operation, others_wait)
         finally:
-            self._at = None
+            self._current = None
         return True
 
     def _step(self, operation: Operation, others_wait: bool) -> None:
@@ -110,16 +117,16 @@ class Driver:
         if operation.awaits_parquet and not operation.parquet_checked:
             self._check(operation)
             return
-        left = store.operation_ranges.how_many_open(number, operation.phase) if operation.ready else 0
-        if operation.state is OperationState.ADMITTING or not left:
+        open_ranges = store.operation_ranges.how_many_open(number, operation.phase) if operation.ready else 0
+        if operation.state is OperationState.ADMITTING or not open_ranges:
             if operation.ready and sums.are_wanted(self._resources, operation):
                 sums.save(self._cluster, self._resources, operation)
             advance(self._resources, store.operations.get(number) or operation)
             return
-        before = self._done(operation)
-        tasks, seconds = (self._turn(), TURN_SECONDS) if others_wait else (TASKS, math.inf)
-        failure = self._job(operation, min(left, tasks), seconds)
-        if self._done(operation) != before:
+        progress_before = self._done(operation)
+        tasks, seconds = (self._short_turn_tasks(), TURN_SECONDS) if others_wait else (TASKS, math.inf)
+        failure = self._job(operation, min(open_ranges, tasks), seconds)
+        if self._done(operation) != progress_before:
             self._fruitless.pop(number, None)
         else:
             self._wait_or_give_up(operation, failure)
@@ -128,16 +135,16 @@ class Driver:
         parts = self._resources.store.operation_ranges.all(operation.id, operation.phase)
         return [(part.state, part.cursor) for part in parts]
 
-    def _at_work(self, number: int) -> Operation | None:
+    def _drivable(self, number: int) -> Operation | None:
         operation = self._resources.store.operations.get(number)
         return operation if operation is not None and operation.is_drivers else None
 
-    def _turn(self) -> int:
+    def _short_turn_tasks(self) -> int:
         cores = self._cluster.defaultParallelism if isinstance(self._cluster, SparkContext) else TURN
         return TURN * max(1, cores)
 
     def _check(self, operation: Operation) -> None:
-        """See that its results can be written where they are wanted, before an hour's work; if not, it is cancelled."""
+        """Check that the results can be written, before hours of work. Cancel the operation if not."""
         try:
             sums.check_target(self._cluster, self._resources, operation)
         except InputError as error:
@@ -147,32 +154,34 @@ class Driver:
             self._resources.store.operations.save(operation.evolve(parquet_checked=True), SPARK_JOB.delay(1))
 
     def _job(self, operation: Operation, tasks: int, seconds: float) -> str:
-        """Run one, each of whose tasks takes about so long at the most; why it failed, if it did."""
+        """Run a job whose tasks take about `seconds` at most. Return the error of a failed task or job, or an empty
+        text."""
         work = Work(self._resources.settings, operation.id, self._name, seconds)
-        self._runs = True
+        self._job_runs = True
         try:
-            done = run(self._cluster, tasks, work)
+            results = run(self._cluster, tasks, work)
         except SweepFailed as error:
-            done, failure = [], str(error)
+            results, failure = [], str(error)
         else:
-            failure = next((one.error for one in done if one.error), "")
+            failure = next((result.error for result in results if result.error), "")
         finally:
-            self._runs = False
-            # None of this job's tasks run any more, but one on an executor that Spark has abandoned: its commits fail.
+            self._job_runs = False
+            # The tasks of this job have ended. One may still run on an executor that Spark has lost; its commits will
+            # fail.
             self._resources.store.operation_ranges.take_back([operation.id], [self._name])
-        for one in done:
-            carry_samples(as_samples(one.counted))
+        for result in results:
+            carry_samples(as_samples(result.counted))
         if failure:
             log.warning("operation %d: a job in Spark failed: %s", operation.id, failure)
         return failure
 
     def _wait_or_give_up(self, operation: Operation, failure: str) -> None:
         number = operation.id
-        # Ranges that failed are free again by then.
+        # Failed ranges can be leased again after this delay.
         delay = SPARK_JOB.delay(1)
         gives_up = not self.is_alive
         if not gives_up and not self._resources.store.operation_ranges.leased(number, operation.phase):
-            # Not by others, who get done what there is.
+            # Not counted as a failure while others have leases, because they make progress.
             request = self._fruitless.setdefault(number, SPARK_JOB.request(f"operation {number} in Spark"))
             error = SweepFailed(failure or self._reason(operation))
             ruling = decided(maybe_retry(request, SERVICE_NOT_AVAILABLE, error=error))
@@ -180,26 +189,28 @@ class Driver:
         if gives_up:
             self._fruitless.pop(number, None)
             raise SweepFailed(
-                f"operation {number} was cut off: {failure or self._reason(operation)}. What it did until then "
-                f"stays, and it is gone on with; to end it: `recovery operation cancel {number}`"
+                f"operation {number} was interrupted: {failure or self._reason(operation)}. What it has done "
+                f"stays, and the next driver or worker continues; to end it: `recovery operation cancel {number}`"
             )
         self._ending.wait(delay)
 
     def _reason(self, operation: Operation) -> str:
-        told = [one.error for one in self._resources.store.operation_ranges.all(operation.id, operation.phase)]
-        return next((error for error in told if error), "Spark has no executor")
+        errors = [part.error for part in self._resources.store.operation_ranges.all(operation.id, operation.phase)]
+        return next((error for error in errors if error), "Spark has no executor")
 
 
 @contextmanager
 def attended(resources: Resources, driver: Driver, waiting: Callable[[], Sequence[int]]) -> Iterator[None]:
-    """Have a thread tell meanwhile that there is a Spark at work: for the operation that is driven in it, and for those
-    that wait for their turn. So no other driver takes the one, and recovery workers leave all alone. It does not
-    tell while a job waits for executors that do not come, so workers go on after a minute.
+    """Start a thread that reports Spark's presence while the block runs.
+
+    The thread renews the driver's claim on its current operation, so that no other driver takes it, and marks waiting
+    operations as attended, so that recovery workers leave them to Spark. It does neither while a job waits for
+    executors that do not come, so that workers take over after a minute.
 
     Args:
-        resources: Where it is told.
-        driver: Who drives operations here.
-        waiting: Returns the numbers of the operations that wait.
+        resources: The databases to use.
+        driver: The driver of this Spark.
+        waiting: Returns the numbers of waiting operations.
     """
 
     def attend() -> float:
@@ -207,7 +218,7 @@ def attended(resources: Resources, driver: Driver, waiting: Callable[[], Sequenc
             resources.store.operations.attend(numbers)
         return ATTEND_EVERY
 
-    def failed(error: Exception) -> float:  # of the servers, or of whatever another program wrote
+    def failed(error: Exception) -> float:  # an error of a server, or of a record that another program wrote
         log.warning("operations in Spark: %s", in_a_line(error))
         return ATTEND_EVERY
 

@@ -1,10 +1,11 @@
-"""The Spark job: a task for each range, and what came of it back to the driver. No shuffle.
+"""The Spark job: one task for each range, whose results are collected on the driver. No shuffle.
 
-A task leases one range of an operation and works at it, as a recovery worker does. Which range that is, is for the
-leases to say and not for Spark. So a task that is tried again, beside one that still runs on an executor that Spark has
-abandoned, takes another range or none, and nothing is counted twice.
+A task leases a range of an operation and works on it, as a recovery worker does. The leases decide which range that is,
+not Spark. If Spark retries a task while the first attempt still runs on a lost executor, the second attempt takes
+another range or none, so nothing is counted twice.
 
-A job is an RDD if there is a Spark context; Spark Connect has none, and there it is a data frame of as many rows.
+With a Spark context, a job is an RDD. Spark Connect has no context, so there a job is a data frame with one row for
+each task.
 """
 
 from __future__ import annotations
@@ -39,37 +40,38 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Work:
-    """What the driver sends to all executors."""
+    """Instructions that the driver sends to all executors."""
 
     settings: Settings
     operation: int
     name: str
-    """In whose name ranges are leased: the driver takes back what executors that are gone had."""
+    """The name in leases of ranges. With it the driver takes back the leases of lost executors."""
     seconds: float = math.inf
-    """After which a range is given back, as far as it is."""
+    """Seconds after which a task gives its range back, done or not."""
 
 
 @dataclass(frozen=True)
 class Worked:
-    """What came of a task."""
+    """The result of a task."""
 
     counted: Counted
-    """In this process, which nobody scrapes."""
+    """Metric samples counted in this task. They are returned because executors are not scraped."""
     error: str | None = None
-    """Why it was cut off. Told and not raised: what it and the other tasks of the job counted would be lost."""
+    """Why the task was interrupted. Returned instead of raised, because an exception would lose the counts of all tasks
+    of the job."""
 
     def to_text(self) -> str:
-        """Return this as JSON, for a server of Spark's in between that must not be able to run anything here."""
+        """Return the result as JSON. A Spark server in between could run code here if the result were unpickled."""
         counted = [[sample, dict(labels), value] for (sample, labels), value in self.counted.items()]
         return json.dumps({"counted": counted, "error": self.error})
 
     @classmethod
     def from_text(cls, text: str) -> Worked:
-        """Read what `to_text` wrote. Raises ValueError for anything else."""
+        """Parse what `to_text` wrote. Raises ValueError for any other text."""
         match json.loads(text):
             case {"counted": list(samples), "error": str() | None as error}:
                 return cls(dict(map(_sample, samples)), error)
-        raise ValueError("it is not what a task of ours returns")
+        raise ValueError("it is not the result of a task")
 
 
 def _sample(sample: object) -> tuple[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -80,8 +82,8 @@ def _sample(sample: object) -> tuple[tuple[str, tuple[tuple[str, str], ...]], fl
 
 
 def work_at_a_range(work: Work) -> Worked:
-    """Lease a range, and work at it till it is done, or nobody is to work at it. Nothing happens where none is free.
-    Does not raise."""
+    """Lease a range and work on it until it is done or its lease or operation ends. Does nothing if no range is free,
+    and never raises."""
     before, error = counted(), None
     try:
         _worker(work.settings, work.name).work_once(work.operation, work.seconds)
@@ -95,14 +97,16 @@ def work_at_a_range(work: Work) -> Worked:
 def _worker(settings: Settings, name: str) -> OperationWorker:
     resources = connected(settings)
     worker = OperationWorker(resources, Outbox(resources), name)
-    # PySpark collects after each task, and would look at all that was imported each time: a sixth of a task's CPU.
+    # PySpark collects garbage after each task. Without freeze it would scan all imported objects each time, which is
+    # expensive.
     gc.freeze()
     return worker
 
 
 @lru_cache(maxsize=4)
 def connected(settings: Settings) -> Resources:
-    """Return resources of these settings, once MongoDB answers. Raises StoreError if it does not for a while."""
+    """Return connected resources for these settings. Raises StoreError if MongoDB does not answer within the retry
+    policy."""
     resources = Resources.connect(settings)
     request = EXECUTOR_CONNECTION.request("connection of a Spark executor to MongoDB")
     call(resources.store.now, request, classified=by_driver)
@@ -110,7 +114,7 @@ def connected(settings: Settings) -> Resources:
 
 
 def run(cluster: SparkContext | SparkSession, tasks: int, work: Work) -> list[Worked]:
-    """Have executors work at so many ranges; what came of each task. Raises SweepFailed if Spark gives up."""
+    """Run a job of this many tasks, and return the result of each task. Raises SweepFailed if Spark gives up."""
     try:
         return _by_rdd(cluster, tasks, work) if isinstance(cluster, SparkContext) else _by_rows(cluster, tasks, work)
     except (PySparkException, Py4JError, OSError) as error:
@@ -118,36 +122,36 @@ def run(cluster: SparkContext | SparkSession, tasks: int, work: Work) -> list[Wo
 
 
 def _by_rdd(context: SparkContext, tasks: int, work: Work) -> list[Worked]:
-    sent = context.broadcast(work)  # which no page of Spark's shows
+    broadcast = context.broadcast(work)  # because no page of Spark's shows a broadcast
     try:
-        found: list[Worked] = context.parallelize(range(tasks), tasks).map(_Task(sent)).collect()
+        results: list[Worked] = context.parallelize(range(tasks), tasks).map(_Task(broadcast)).collect()
     finally:
-        with suppress(Py4JError, OSError):  # its JVM is gone, which was told already
-            sent.destroy()
-    return found
+        with suppress(Py4JError, OSError):  # its JVM has ended, which was reported before
+            broadcast.destroy()
+    return results
 
 
 def _by_rows(session: SparkSession, tasks: int, work: Work) -> list[Worked]:
     frame = session.range(0, tasks, 1, tasks).mapInArrow(_Rows(work), "worked string")
-    # A server is in between, which may be somebody else's: its answer is data and never unpickled.
+    # The server in between may belong to somebody else, so its answer is parsed as data and never unpickled.
     try:
         return [Worked.from_text(row.worked) for row in frame.collect()]
     except (ValueError, TypeError, RecursionError) as error:
-        raise SweepFailed(f"Spark Connect gave an answer that is not of our executors: {error}") from None
+        raise SweepFailed(f"Spark Connect returned an answer that is not from our executors: {error}") from None
 
 
 class _Task:
-    """What a task runs. A class, so that an executor imports it instead of unpickling its code."""
+    """The function of a task in an RDD. A class, so that an executor imports it instead of unpickling its code."""
 
-    def __init__(self, sent: Any) -> None:
-        self._sent = sent
+    def __init__(self, broadcast: Any) -> None:
+        self._broadcast = broadcast
 
     def __call__(self, _: int) -> Worked:
-        return work_at_a_range(self._sent.value)
+        return work_at_a_range(self._broadcast.value)
 
 
 class _Rows:
-    """The same for batches of rows."""
+    """The function of tasks in a data frame, one task for each row."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -161,7 +165,7 @@ class _Rows:
 
 
 def cause(trace: str) -> str:
-    """The error itself: the last line of Python's part of a trace, which Java's part follows."""
+    """Return the error message of a Python stack trace from Spark: its last line before Java's part."""
     lines = [line.strip() for line in trace.partition("\n\tat ")[0].splitlines()]
-    told = [line for line in lines if line and not line.startswith("SQLSTATE")]
-    return told[-1][:500] if told else "no reason given"
+    messages = [line for line in lines if line and not line.startswith("SQLSTATE")]
+    return messages[-1][:500] if messages else "no reason given"

@@ -1,12 +1,16 @@
-"""A Spark of our own, or the caller's if there is one: a context that is there, or the JVM of spark-submit, whose
-options then stand for our settings. The only module that starts Spark.
+"""The Spark that operations run in: the caller's if there is one, otherwise our own. The only module that starts Spark.
 
-A session of Spark Connect is another one: its driver runs elsewhere, and no Java is needed on this machine.
+The caller's is an existing context, or the JVM of spark-submit, whose options then replace our settings. With Spark
+Connect it is a session whose driver runs elsewhere, and this machine needs no Java.
 
-Quiet: no web page, no progress bar, nothing on the terminal; what Spark wrote is told only if it does not
-start. Local: it listens on the loopback address, unless the master is a cluster. Gone afterwards: the JVM
-ends with the block that it was started for. What else is to be set up, as a cluster needs it, stands in
-`spark-defaults.conf` in SPARK_CONF_DIR, as for any other program of Spark's.
+Our own Spark is:
+
+- quiet: no web page, no progress bar, no terminal output. Spark's output is reported only if it does not start.
+- local: it listens on the loopback address, unless the master is a cluster.
+- temporary: the JVM ends with the block that started it.
+
+Other configuration, as a cluster may need it, belongs in `spark-defaults.conf` in SPARK_CONF_DIR, as for any Spark
+program.
 """
 
 from __future__ import annotations
@@ -39,25 +43,26 @@ from recovery.settings import Settings
 
 LOOPBACK = "127.0.0.1"
 TRIES = 4
-"""How often a range is tried, as on a cluster; with a local master Spark's own default is once. A range whose
-MongoDB went away waits for it up to 20 s each time."""
+"""Maximum attempts at a range. Clusters have this default, local masters have one attempt. In each attempt a range
+waits up to 20 s for an unavailable MongoDB."""
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""Where its JVM listens, told by spark-submit to what it starts. That JVM is not ours to end."""
+"""Environment variable in which spark-submit passes the port of its JVM. We did not start that JVM, so we do not end
+it."""
 
 CONNECT = "sc://"
 CONNECT_PORT = 15002
 CONNECT_NEEDS = ("grpc", "grpc_status", "pandas")
 INSTALL_CONNECT = "pip install 'pyspark[connect]'"
 ANSWER_TIMEOUT = 5.0
-"""Seconds until a server has to have answered a connection."""
+"""Seconds to wait for a connection to a server."""
 _one_at_a_time = threading.Lock()
-"""Of two who start at once the second uses what the first has started."""
+"""Held while Spark starts. If two threads start it at once, the second uses the first one's context."""
 
 
 @contextmanager
 def spark(settings: Settings) -> Iterator[SparkContext | SparkSession]:
-    """What jobs are run in: a context, or a session of Spark Connect. Raises SparkUnavailable if there is none."""
+    """Yield what runs jobs: a context, or a session of Spark Connect. Raises SparkUnavailable."""
     if settings.spark_master.startswith(CONNECT):
         with connected_session(settings.spark_master) as session:
             yield session
@@ -70,7 +75,7 @@ def spark(settings: Settings) -> Iterator[SparkContext | SparkSession]:
 
 
 def _context(settings: Settings) -> tuple[SparkContext, Callable[[], None]]:
-    """A context, and how it is ended by who got it."""
+    """Return a context, and the function that ends it."""
     with _one_at_a_time:
         existing = SparkContext._active_spark_context
         if existing is not None and _runs(existing):
@@ -81,12 +86,12 @@ def _context(settings: Settings) -> tuple[SparkContext, Callable[[], None]]:
                 submitted = SparkContext()
             return submitted, submitted.stop
         check_master(settings.spark_master)
-        with tempfile.TemporaryFile() as words:
-            return _started(settings, words)
+        with tempfile.TemporaryFile() as output:
+            return _started(settings, output)
 
 
 def is_alive(cluster: SparkContext | SparkSession) -> bool:
-    """Whether jobs can be run in it: its JVM may have ended, or the server of Spark Connect."""
+    """Return whether jobs can run: the JVM or the Spark Connect server may have ended."""
     return _runs(cluster) if isinstance(cluster, SparkContext) else _knows_session(cluster)
 
 
@@ -98,27 +103,29 @@ def _runs(context: SparkContext) -> bool:
 
 
 def configuration(settings: Settings, counted: str | None = None) -> SparkConf:
-    """How Spark is set up. `counted`: a folder for what executors on this machine count, if they keep files of it."""
+    """Return Spark's configuration. `counted`: folder for the metric files of executors on this machine, if there are
+    any."""
     conf = SparkConf(loadDefaults=False)
     conf.setAppName("recovery sweep").setMaster(_master(settings.spark_master))
     conf.set("spark.driver.memory", settings.spark_memory)
     conf.set("spark.ui.enabled", "false").set("spark.ui.showConsoleProgress", "false")
     conf.set("spark.log.level", "ERROR")
-    # The JVM only hands out tasks: compiling its code well costs more than a short job gets back.
+    # The JVM only distributes tasks. Optimising its code would take longer than a short job could gain.
     conf.set("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     if is_local(settings):
         conf.set("spark.driver.host", LOOPBACK).set("spark.driver.bindAddress", LOOPBACK)
-        # This package, also where it is not installed.
+        # Executors import this package, even if it is not installed.
         conf.setExecutorEnv("PYTHONPATH", str(Path(recovery.__file__).parents[1]))
         if counted is not None:
-            # Not our own: what executors count is carried to the driver, and would be counted twice.
+            # A separate folder, because executors' counts are carried to the driver. In the driver's folder they would
+            # count twice.
             conf.setExecutorEnv(MULTIPROC_DIR, counted)
     return conf
 
 
 def check_master(master: str) -> None:
-    """Raise SparkUnavailable unless one of these masters answers at all: Spark itself asks for a minute. Others than
-    those of a standalone cluster are for Spark to find."""
+    """Raise SparkUnavailable if none of these standalone masters accepts a connection. Spark itself would try for a
+    minute. Other kinds of masters are not checked."""
     if not master.startswith("spark://"):
         return
     if not any(answers(address) for address in master.removeprefix("spark://").split(",")):
@@ -129,12 +136,12 @@ def check_master(master: str) -> None:
 
 
 def is_local(settings: Settings) -> bool:
-    """Whether the executors are threads of the driver's JVM on this machine."""
+    """Return whether the executors are threads of the driver's JVM on this machine."""
     return settings.spark_master.startswith("local")
 
 
 def _master(master: str) -> str:
-    """A local master with retries: `local[2]` → `local[2,4]`."""
+    """Return a local master with retries: `local[2]` → `local[2,4]`. Other masters are returned unchanged."""
     if master == "local":
         return f"local[1,{TRIES}]"
     if master.startswith("local[") and "," not in master:
@@ -142,13 +149,13 @@ def _master(master: str) -> str:
     return master
 
 
-def _started(settings: Settings, words: IO[bytes]) -> tuple[SparkContext, Callable[[], None]]:
+def _started(settings: Settings, output: IO[bytes]) -> tuple[SparkContext, Callable[[], None]]:
     if MULTIPROC_DIR not in os.environ or not is_local(settings):
-        context = _start(configuration(settings), settings, words)
+        context = _start(configuration(settings), settings, output)
         return context, lambda: _stop(context)
     counted = tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-")
     try:
-        context = _start(configuration(settings, counted), settings, words)
+        context = _start(configuration(settings, counted), settings, output)
     except BaseException:
         shutil.rmtree(counted, ignore_errors=True)
         raise
@@ -160,26 +167,27 @@ def _started(settings: Settings, words: IO[bytes]) -> tuple[SparkContext, Callab
     return context, end
 
 
-def _start(conf: SparkConf, settings: Settings, words: IO[bytes]) -> SparkContext:
+def _start(conf: SparkConf, settings: Settings, output: IO[bytes]) -> SparkContext:
     try:
         with _our_python(force=is_local(settings)):
-            gateway = launch_gateway(conf, {"stdout": words, "stderr": words})
+            gateway = launch_gateway(conf, {"stdout": output, "stderr": output})
             try:
                 return SparkContext(conf=conf, gateway=gateway)
             except BaseException:
                 _end_gateway()
                 raise
     except (PySparkException, Py4JError, OSError) as error:
-        words.seek(0)
-        told = words.read().decode(errors="replace").strip() or str(error)
+        output.seek(0)
+        message = output.read().decode(errors="replace").strip() or str(error)
         raise SparkUnavailable(
             f"Spark does not start with RECOVERY_SPARK_MASTER={settings.spark_master} and "
-            f"RECOVERY_SPARK_MEMORY={settings.spark_memory}: {without_frames(told)[-1000:]}"
+            f"RECOVERY_SPARK_MEMORY={settings.spark_memory}: {without_frames(message)[-1000:]}"
         ) from None
 
 
 def without_frames(told: str) -> str:
-    """What Java says without where it says it: an error has no room for a stack, whose end tells nothing."""
+    """Return Java's error message without its stack frames. Otherwise the frames would fill the error, whose length is
+    limited."""
     lines = (line for line in told.splitlines() if not re.match(r"\s+(at \S+\(|\.\.\. \d+ more)", line))
     return "\n".join(lines).strip()
 
@@ -194,8 +202,10 @@ def _stop(context: SparkContext) -> None:
 
 
 def _forget(context: SparkContext | None) -> None:
-    """Have PySpark forget a context that may have ended without it: it keeps to the first of a process, and `stop` of
-    one whose JVM is gone does not come so far."""
+    """Make PySpark forget a context.
+
+    PySpark keeps the first context of a process. If its JVM has ended, `stop` fails before it would be forgotten.
+    """
     if context is not None:
         context._jsc = None
         if context._accumulatorServer is not None:
@@ -208,7 +218,7 @@ def _forget(context: SparkContext | None) -> None:
 
 
 def _end_gateway() -> None:
-    """End the JVM. PySpark leaves it running until Python ends, and it has no public way to say so."""
+    """End the JVM. Otherwise PySpark keeps it until Python exits; it has no public function for this."""
     gateway = SparkContext._gateway
     SparkContext._gateway = SparkContext._jvm = None
     if gateway is None:
@@ -216,38 +226,38 @@ def _end_gateway() -> None:
     with suppress(Py4JError, OSError):
         gateway.shutdown()
     process = gateway.proc
-    process.stdin.close()  # the JVM ends when its input does
+    process.stdin.close()  # the JVM ends when its input is closed
     try:
         process.wait(10)
-    except Exception:  # it does not end by itself, or can't be waited for: it must not stay either way
+    except Exception:  # it did not end, or can't be waited for; it must be killed in both cases
         process.kill()
         process.wait()
 
 
 @contextmanager
 def _our_python(*, force: bool) -> Iterator[None]:
-    """Executors run this interpreter; PySpark takes its name from the environment, when a context is made."""
-    before = os.environ.get("PYSPARK_PYTHON")
-    if force or before is None:
+    """Make executors run this Python interpreter. PySpark reads it from the environment when a context is created."""
+    previous = os.environ.get("PYSPARK_PYTHON")
+    if force or previous is None:
         os.environ["PYSPARK_PYTHON"] = sys.executable
     try:
         yield
     finally:
-        if before is None:
+        if previous is None:
             os.environ.pop("PYSPARK_PYTHON", None)
         else:
-            os.environ["PYSPARK_PYTHON"] = before
+            os.environ["PYSPARK_PYTHON"] = previous
 
 
 def _knows_session(session: SparkSession) -> bool:
-    """Whether its server is there, and knows the session, as far as the last answer said: one that was started again
-    does not."""
+    """Return whether the server answers, and knew the session at its last answer. A restarted server does not know
+    it."""
     return not session.is_stopped and answers(session.client._builder.endpoint, CONNECT_PORT)
 
 
 @contextmanager
 def connected_session(url: str) -> Iterator[SparkSession]:
-    """A session of Spark Connect of its own, at `sc://HOST:PORT/;options`. Raises SparkUnavailable."""
+    """Yield a new session of Spark Connect at `sc://HOST:PORT/;options`. Raises SparkUnavailable."""
     missing = [name for name in CONNECT_NEEDS if find_spec(name) is None]
     if missing:
         raise SparkUnavailable(f"RECOVERY_SPARK_MASTER=sc://... needs {' and '.join(missing)}: {INSTALL_CONNECT}")
@@ -258,23 +268,23 @@ def connected_session(url: str) -> Iterator[SparkSession]:
             "reaches it"
         )
     try:
-        made = SparkSession.builder.remote(url).create()
+        session = SparkSession.builder.remote(url).create()
     except (PySparkException, ValueError) as error:
-        raise SparkUnavailable(f"the Spark Connect server at {address} gives no session: {error}") from None
+        raise SparkUnavailable(f"the Spark Connect server at {address} does not create a session: {error}") from None
     try:
-        yield made
+        yield session
     finally:
-        with suppress(Exception):  # gone, or away: what it has there ends by itself
-            made.stop()
+        with suppress(Exception):  # the server is unavailable; the session ends there by itself
+            session.stop()
 
 
 def answers(address: str, port: int = 7077) -> bool:
-    """Whether something listens at `host:port`; at `port` where none is given."""
-    host, colon, given = address.rpartition(":")
-    if not colon or not given.isdecimal():
-        host, given = address, str(port)
+    """Return whether a server listens at `host:port`. `port` is the default if the address has none."""
+    host, separator, port_text = address.rpartition(":")
+    if not separator or not port_text.isdecimal():
+        host, port_text = address, str(port)
     try:
-        with socket.create_connection((host.strip("[]"), int(given)), ANSWER_TIMEOUT):
+        with socket.create_connection((host.strip("[]"), int(port_text)), ANSWER_TIMEOUT):
             return True
     except (OSError, OverflowError):
         return False

@@ -1,13 +1,12 @@
-"""`spark.read.format("recovery")`: the records of processes as tables, partitioned by ranges of process ids that are
-even in volume, with conditions answered by MongoDB.
+"""`spark.read.format("recovery")`: processes' records as tables. Partitions are ranges of process ids of equal volume.
 
-The address is that of the environment where the query is planned, or of the option `uri`; executors get it with what
-they are to read, and nothing that Spark shows has it.
+The address of MongoDB comes from the environment in which the query is planned, or from the option `uri`. Executors get
+it with their reading instructions; nothing that Spark shows contains it.
 
-MongoDB answers conditions (`pushed`), so that Spark gets little that it would throw away: comparisons of a plain field,
-or of ids, with a value of its own type. It finds all that Spark would, and of damaged records more: in an array it
-compares each entry, numbers of any type with each other, and dates that no row can show. To Spark such a field is null.
-So Spark applies the conditions as well.
+MongoDB evaluates some conditions (`pushed`), so that Spark reads less: comparisons of a plain field, or of ids, with a
+value of the field's type. The result contains every match, and may contain more records with damaged fields: MongoDB
+compares each entry of an array, numbers of any type, and dates outside Python's range, where Spark sees null. So Spark
+applies the conditions again.
 """
 
 from __future__ import annotations
@@ -51,20 +50,26 @@ NAME = "recovery"
 OPTIONS = ("uri", "database", "table", "selection", "operation", "partitions")
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 PATH = "path"
-"""Spark adds it where `load` is given one."""
+"""Option that Spark adds if `load` is called with a path."""
 
 
 def register(session: SparkSession) -> SparkSession:
-    """Make `session.read.format("recovery")` known, and have conditions answered by MongoDB; the session."""
+    """Register `recovery` as a format of this session, let MongoDB evaluate conditions, and return the session."""
     session.dataSource.register(RecoverySource)
     session.conf.set(PUSHDOWN, "true")
     return session
 
 
 class RecoverySource(DataSource):  # type: ignore[misc]
-    """Options: `table`, one of processes, decisions, graphs, tasks, snapshots, findings, results; `selection`, a search
-    of which processes; `operation`, whose results; `uri`, `database`, by default those of the environment;
-    `partitions`, at least so many."""
+    """The data source `recovery`.
+
+    Options:
+        table: One of processes, decisions, graphs, tasks, snapshots, findings, results.
+        selection: A search for processes. By default all.
+        operation: For the table results: the number of the operation.
+        uri, database: Where the records are. By default as in the environment.
+        partitions: Minimum number of partitions. By default the number of CPUs.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -84,7 +89,7 @@ class RecoverySource(DataSource):  # type: ignore[misc]
         return SCHEMAS[self._table()]
 
     def reader(self, schema: StructType) -> RecoveryReader:  # noqa: ARG002
-        """What reads the table. Raises InputError, SettingsError, ServerUnavailable."""
+        """Return the reader of the table. Raises InputError, SettingsError and ServerUnavailable."""
         table, options = self._table(), self.options
         settings = load(mongo_uri=options.get("uri"), database=options.get("database"))
         check_server(settings.mongo_uri)
@@ -94,12 +99,12 @@ class RecoverySource(DataSource):  # type: ignore[misc]
         around = look_at_all(resources) if table == "findings" else None
         number = numbered(resources, options.get("operation")) if table == "results" else None
         reading = Reading(settings, table, query, around=around, operation=number)
-        return RecoveryReader(reading, _whole(options.get("partitions")))
+        return RecoveryReader(reading, _partition_count(options.get("partitions")))
 
 
 @dataclass
 class _Part(InputPartition):  # type: ignore[misc]
-    """A range of processes."""
+    """A partition: a range of process ids."""
 
     part: Range
 
@@ -126,7 +131,7 @@ class RecoveryReader(DataSourceReader):  # type: ignore[misc]
         return rows(self._reading, partition.part)
 
 
-def _whole(text: str | None) -> int:
+def _partition_count(text: str | None) -> int:
     if text is None:
         return available_cpus()
     if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= 10_000):
@@ -135,7 +140,7 @@ def _whole(text: str | None) -> int:
 
 
 MAX_VALUES = 1000
-"""Of an IN; more are left to Spark."""
+"""Maximum values of an IN that MongoDB evaluates. Longer lists are left to Spark."""
 _SIGNS: dict[type[Filter], str] = {
     EqualTo: "$eq",
     In: "$in",
@@ -147,49 +152,50 @@ _SIGNS: dict[type[Filter], str] = {
 
 
 def pushed(table: Table, filters: Iterable[Filter]) -> list[Document]:
-    """Conditions for MongoDB of what is asked for, as far as it can answer."""
-    conditions = (_condition(table, one) for one in filters)
+    """Return the conditions that MongoDB can evaluate, out of these filters of Spark."""
+    conditions = (_condition(table, spark_filter) for spark_filter in filters)
     return [condition for condition in conditions if condition is not None]
 
 
-def _condition(table: Table, asked: Filter) -> Document | None:
-    sign, attribute = _SIGNS.get(type(asked)), tuple[str, ...](getattr(asked, "attribute", ()))
-    if sign is None or len(attribute) != 1:
+def _condition(table: Table, spark_filter: Filter) -> Document | None:
+    operator, attribute = _SIGNS.get(type(spark_filter)), tuple[str, ...](getattr(spark_filter, "attribute", ()))
+    if operator is None or len(attribute) != 1:
         return None
     (name,) = attribute
-    value: Any = tuple(asked.value) if isinstance(asked, In) else getattr(asked, "value", None)
+    value: Any = tuple(spark_filter.value) if isinstance(spark_filter, In) else getattr(spark_filter, "value", None)
     if name == "process":
-        return _of_process(table, sign, value)
-    column = next((one for one in table.columns if one.name == name), None)
+        return _of_process(table, operator, value)
+    column = next((column for column in table.columns if column.name == name), None)
     if column is None or column.kind not in PLAIN:
         return None
     try:
-        told = [_value(column.kind, one) for one in value] if sign == "$in" else _value(column.kind, value)
+        operand = [_value(column.kind, item) for item in value] if operator == "$in" else _value(column.kind, value)
     except TypeError:
         return None
-    if sign == "$in" and len(value) > MAX_VALUES:
+    if operator == "$in" and len(value) > MAX_VALUES:
         return None
-    return {column.field: {sign: told}}
+    return {column.field: {operator: operand}}
 
 
-def _of_process(table: Table, sign: str, value: Any) -> Document | None:
-    """Of one process, or of some: where their records are is known. Of others the order is not that of their keys."""
-    wanted = list(value) if sign == "$in" else [value] if sign == "$eq" else None
-    if wanted is None or len(wanted) > MAX_VALUES or not all(isinstance(one, str) for one in wanted):
+def _of_process(table: Table, operator: str, value: Any) -> Document | None:
+    """Return a condition on process ids, or None if MongoDB can't evaluate it. Only equality is supported, because the
+    ids of task records do not sort like process ids."""
+    process_ids = list(value) if operator == "$in" else [value] if operator == "$eq" else None
+    if process_ids is None or len(process_ids) > MAX_VALUES or not all(isinstance(item, str) for item in process_ids):
         return None
     if not table.of_task:
-        return {"_id": {"$in": wanted}}
-    if not wanted:
+        return {"_id": {"$in": process_ids}}
+    if not process_ids:
         return {"_id": {"$in": []}}
-    return {"$or": [record_range(one) for one in wanted]}
+    return {"$or": [record_range(process_id) for process_id in process_ids]}
 
 
 def _value(kind: ColumnKind, value: Any) -> Any:
-    """A value as MongoDB has it. Raises TypeError for what can't be compared there."""
+    """Return a value as MongoDB stores it. Raises TypeError if MongoDB can't compare it."""
     if kind is MOMENT and isinstance(value, datetime):
-        # Spark hands it over as a time of this machine.
+        # Spark passes a time in this machine's time zone.
         moment = value.astimezone(UTC) if value.tzinfo else value.astimezone().astimezone(UTC)
-        if moment.microsecond % 1000:  # MongoDB keeps milliseconds
+        if moment.microsecond % 1000:  # because MongoDB keeps milliseconds
             raise TypeError
         return moment
     if kind is TEXT and isinstance(value, str):

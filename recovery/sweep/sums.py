@@ -1,7 +1,7 @@
-"""What the plan of an operation found, as a data frame: summed up with SQL, and on demand written to Parquet.
+"""An operation's results as a data frame: summed up with SQL, and written to Parquet on request.
 
-The address of MongoDB goes to executors with what they are to read, in bytes: nothing that Spark shows, of a plan or of
-a request of Spark Connect's, has it.
+The address of MongoDB is sent to executors inside the reading instructions, as bytes. So neither Spark's plans nor
+requests of Spark Connect show it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from recovery.sweep.source import RecoveryReader, register
 from recovery.sweep.table_rows import SCHEMAS, Reading
 
 FROM = 250_000
-"""Processes. Fewer are summed up by MongoDB, in two seconds for so many: Spark takes one for its plan alone."""
+"""Minimum processes with findings for which Spark sums up the results. MongoDB sums up fewer in less time than Spark
+takes to plan."""
 CHECKED = "recovery_checks_that_it_can_write"
 WHOLE = "_SUCCESS"
-"""Spark writes it last."""
+"""File that Spark writes last."""
 NOT_THERE = "PATH_NOT_FOUND"
 SUMS = """
 SELECT type, rule, actor, sum(count) AS count
@@ -41,64 +42,69 @@ LIMIT {most}
 
 
 def are_wanted(resources: Resources, operation: Operation) -> bool:
-    """Whether an operation whose phase is done is to be summed up here, or written."""
+    """Return whether Spark should sum up or write the results of an operation whose phase is done."""
     if operation.awaits_parquet:
         return True
     return operation.has_findings and not operation.sums and totals_so_far(resources, operation).found >= FROM
 
 
 def save(cluster: SparkContext | SparkSession, resources: Resources, operation: Operation) -> None:
-    """Save the sums with the operation, and write its results to Parquet. May be run again. Raises SweepFailed."""
+    """Save the sums with the operation, and write its results to Parquet if requested. May be repeated. Raises
+    SweepFailed."""
     session = session_of(cluster)
     try:
         frame = results(session, resources, operation.id)
         if operation.awaits_parquet:
             _write(session, frame.drop("operation"), folder_of(operation))
-        found = session.sql(SUMS, results=frame, most=MAX_SUMS).collect()
+        rows = session.sql(SUMS, results=frame, most=MAX_SUMS).collect()
     except (PySparkException, Py4JError, OSError) as error:
         raise SweepFailed(cause(str(error))) from None
-    written = operation.evolve(sums=tuple(map(_sum, found)), parquet_written=operation.awaits_parquet or None)
-    resources.store.operations.save(written, LOOK_EVERY)
+    updated = operation.evolve(sums=tuple(map(_sum, rows)), parquet_written=operation.awaits_parquet or None)
+    resources.store.operations.save(updated, LOOK_EVERY)
 
 
 def _write(session: SparkSession, frame: DataFrame, folder: str) -> None:
-    """Write it in the place of what was checked, or of what another driver had begun to write: both are our own. What
-    he had written as a whole stays, and is not written again."""
+    """Write the results over the check's file, or over another driver's incomplete files: both belong to this
+    operation. Complete files of another driver are kept."""
     if not (_is_there(session, f"{folder}/{WHOLE}") and session.read.parquet(folder).columns == frame.columns):
         frame.write.mode("overwrite").parquet(folder)
 
 
 def folder_of(operation: Operation) -> str:
-    """Where its results are written: Spark reads the folder around it as a table of all operations there."""
+    """Return the folder for an operation's results. Spark reads its parent folder as one table of all operations."""
     return f"{operation.parquet}/operation={operation.id}"
 
 
 def check_target(cluster: SparkContext | SparkSession, resources: Resources, operation: Operation) -> None:
-    """Make the folder, with a word in it of whose it is. May be run again. Raises InputError where nothing can be
-    written, or where somebody else's is already, SweepFailed where Spark is away."""
+    """Create the operation's folder, with a file that names the operation. May be repeated.
+
+    Raises:
+        InputError: The folder can't be written, or already contains something else.
+        SweepFailed: Spark is unavailable.
+    """
     try:
         session, folder = session_of(cluster), folder_of(operation)
-        whose = f"operation {operation.id} of {resources.settings.database}, {operation.asked_at}, {operation.origin}"
-        if not _is_checked(session, folder, whose):
-            session.createDataFrame([(whose,)], f"{CHECKED} string").coalesce(1).write.mode("error").parquet(folder)
+        owner = f"operation {operation.id} of {resources.settings.database}, {operation.asked_at}, {operation.origin}"
+        if not _is_checked(session, folder, owner):
+            session.createDataFrame([(owner,)], f"{CHECKED} string").coalesce(1).write.mode("error").parquet(folder)
     except (PySparkException, Py4JError, OSError) as error:
         if not is_alive(cluster):
             raise SweepFailed(cause(str(error))) from None
         raise InputError(f"--parquet {operation.parquet}: can't be written: {cause(str(error))}") from None
 
 
-def _is_checked(session: SparkSession, folder: str, whose: str) -> bool:
-    """Whether a driver of the same operation, who was cut off before he could say so, has made it."""
+def _is_checked(session: SparkSession, folder: str, owner: str) -> bool:
+    """Return whether an interrupted driver of the same operation has created the folder."""
     try:
-        found = session.read.parquet(folder)
-        return found.columns == [CHECKED] and [row[0] for row in found.collect()] == [whose]
+        frame = session.read.parquet(folder)
+        return frame.columns == [CHECKED] and [row[0] for row in frame.collect()] == [owner]
     except (PySparkException, Py4JError):
-        return False  # as writing there will tell
+        return False  # writing there will raise the error
 
 
 def _is_there(session: SparkSession, path: str) -> bool:
     try:
-        _ = session.read.text(path).schema  # nothing is read
+        _ = session.read.text(path).schema  # a schema is inferred without reading
     except AnalysisException as error:
         if error.getCondition() != NOT_THERE:
             raise
@@ -115,7 +121,8 @@ TABLE = "results"
 
 
 class _Results(DataSource):  # type: ignore[misc]
-    """The results of one operation, which a subclass names. Without options, since those are shown."""
+    """The data source for the results of one operation, which a subclass sets. It has no options, because Spark shows
+    options."""
 
     reading: ClassVar[Reading]
 
@@ -131,13 +138,13 @@ class _Results(DataSource):  # type: ignore[misc]
 
 
 def results(session: SparkSession, resources: Resources, number: int) -> DataFrame:
-    """The results of an operation, a row for each process, rule and actor."""
+    """Return the results of an operation, with a row for each process, rule and actor."""
     reading = Reading(resources.settings, TABLE, None, operation=number)
-    # A class that no module has: it is sent as it is, with what it reads.
+    # The class belongs to no module, so that Spark sends it with its instructions.
     session.dataSource.register(type("Results", (_Results,), {"reading": reading}))
     return session.read.format(NAME).load()
 
 
 def session_of(cluster: SparkContext | SparkSession) -> SparkSession:
-    """A session that knows our tables."""
+    """Return a session in which our tables are registered."""
     return register(SparkSession(cluster) if isinstance(cluster, SparkContext) else cluster)

@@ -1,4 +1,4 @@
-"""What a sweep found and did, from the operation that it was."""
+"""The report of a sweep: what it found and repaired, read from its operation."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from recovery.records import Operation, OperationKind
 from recovery.rules import Rule
 
 SHOWN = 20
-"""Suspects that a report names. The others are counted; the operation's report has them all."""
+"""Maximum suspects that a report names. The operation's report has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A process with something wrong, and what shows it."""
+    """A process with a finding, and its evidence."""
 
     process_id: str
     record: str
@@ -27,27 +27,28 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class SweepReport:
-    """What a sweep found, and repaired if that was asked for."""
+    """The findings of a sweep, and its repairs if it made any."""
 
     operation: int
     state: str
-    """Of the operation: `finished`, unless somebody paused or cancelled it."""
+    """The operation's state: `finished`, unless somebody paused or cancelled it."""
     processes: int
     decisions: int
     suspects: int
     """Processes with at least one finding."""
     findings: dict[Rule, int]
     repaired: dict[Rule, int]
-    """Repairs that changed something, by rule. Fewer than findings where a process had moved on, or may wait."""
+    """Repairs that changed something, by rule. There may be fewer repairs than findings, because a process may have
+    continued or may wait."""
     sample: tuple[Suspect, ...]
-    """The first suspects, at most 20, in order of process id."""
+    """The first suspects by process id, at most SHOWN."""
     ranges: int
     seconds: float
     repair: bool
     selection: str
 
     def summary(self) -> dict[str, Any]:
-        """Everything as JSON takes it."""
+        """Return the report as JSON values."""
         return {
             "operation": self.operation,
             "state": self.state,
@@ -57,8 +58,13 @@ class SweepReport:
             "findings": {rule.value: count for rule, count in self.findings.items()},
             "repaired": {rule.value: count for rule, count in self.repaired.items()},
             "sample": [
-                {"process": s.process_id, "record": s.record, "rule": s.rule.value, "evidence": s.evidence}
-                for s in self.sample
+                {
+                    "process": suspect.process_id,
+                    "record": suspect.record,
+                    "rule": suspect.rule.value,
+                    "evidence": suspect.evidence,
+                }
+                for suspect in self.sample
             ],
             "ranges": self.ranges,
             "seconds": round(self.seconds, 3),
@@ -68,10 +74,11 @@ class SweepReport:
 
 
 def report_of(resources: Resources, number: int, seconds: float | None = None) -> SweepReport:
-    """The report of a check or repair that is over. `seconds`: how long it took, if not as the operation has it."""
+    """Return the report of a check or repair that is over. `seconds`: its duration, if it differs from the
+    operation's."""
     operation = operations.find(resources, number)
-    found = operations.progress(resources, operation)
-    planned = operation.planned or found.totals
+    progress = operations.progress(resources, operation)
+    planned = operation.planned or progress.totals
     return SweepReport(
         operation=number,
         state=operation.state.value,
@@ -82,7 +89,7 @@ def report_of(resources: Resources, number: int, seconds: float | None = None) -
         repaired=_by_rule(operation.applied.repaired if operation.applied is not None else {}),
         sample=_sample(resources, operation),
         ranges=len(operation.cuts or ()) + 1,
-        seconds=found.seconds if seconds is None else seconds,
+        seconds=progress.seconds if seconds is None else seconds,
         repair=operation.kind is OperationKind.REPAIR,
         selection=operation.selection or "all",
     )
@@ -95,4 +102,4 @@ def _by_rule(counts: dict[str, int]) -> dict[Rule, int]:
 def _sample(resources: Resources, operation: Operation) -> tuple[Suspect, ...]:
     page = next(resources.store.operation_results.pages(operation.id, size=SHOWN), [])
     firsts = [(result.process, result.findings[0]) for result in page if result.findings]
-    return tuple(Suspect(process, one.record, Rule(one.rule), one.evidence) for process, one in firsts)
+    return tuple(Suspect(process, finding.record, Rule(finding.rule), finding.evidence) for process, finding in firsts)

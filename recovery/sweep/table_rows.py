@@ -1,5 +1,5 @@
-"""The rows of a range of processes, read on an executor: of one collection, of all four merged, of what is
-wrong, or of what an operation found."""
+"""Rows of a range of processes, read on an executor: from one collection, merged from all four, findings of rules, or
+results of an operation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from recovery.survey.record_streams import Stream
 from recovery.sweep.job import connected
 
 PAGE = 1000
-"""Processes of a selection, or results of an operation, that are read together."""
+"""Processes of a selection, or results of an operation, that are read at once."""
 
 SNAPSHOTS = (
     "process string, type string, state string, started_at timestamp, ended_at timestamp, touched_at timestamp, "
@@ -33,21 +33,21 @@ SNAPSHOTS = (
     + ", ".join(f"{state.value} bigint" for state in DecisionState if state is not DecisionState.FINISHED)
     + ", decided bigint, timeouts bigint, attempts bigint, damage array<string>"
 )
-"""A row for each process, summed up from all of its records."""
+"""Columns of `snapshots`: a row for each process, summed up from all of its records."""
 FINDINGS = (
     "process string, type string, rule string, record string, task string, actor string, repair string, "
     "evidence string, found_at timestamp"
 )
-"""A row for each finding of a rule, as the scanners and `recovery check` have it."""
+"""Columns of `findings`: a row for each finding of a rule, as in `recovery check`."""
 
 RESULTS = (
     "operation bigint, process string, type string, rule string, actor string, count bigint, state string, "
     "plan string, before string, after string, error string, record string, evidence string, found_at timestamp, "
     "ended_at timestamp"
 )
-"""A row for what an operation found on, and did to, each process, by rule and actor."""
+"""Columns of `results`: a row for each process, rule and actor, with what an operation found and did."""
 RESULTS_EACH = 20_000
-"""Of one partition of an operation's results."""
+"""Results in each partition of an operation's results."""
 
 SCHEMAS = {name: table.ddl for name, table in TABLES.items()} | {
     "snapshots": SNAPSHOTS,
@@ -58,21 +58,21 @@ SCHEMAS = {name: table.ddl for name, table in TABLES.items()} | {
 
 @dataclass(frozen=True)
 class Reading:
-    """What is read, as it is sent to executors."""
+    """Instructions for reading a table, which are sent to executors."""
 
     settings: Settings
     table: str
     query: Query | None
-    """Of which processes; None: of all."""
+    """A search for processes. None: all processes."""
     conditions: tuple[Document, ...] = ()
     around: Surroundings | None = None
-    """What findings are judged by."""
+    """State of the cluster by which findings are judged."""
     operation: int | None = None
-    """Whose results."""
+    """Number of the operation whose results are read."""
 
 
 def rows(reading: Reading, part: Range) -> Iterator[Row]:
-    """The rows of a range."""
+    """Yield the rows of a range."""
     stored = connected(reading.settings).store.ranges
     match reading.table:
         case "results":
@@ -84,13 +84,14 @@ def rows(reading: Reading, part: Range) -> Iterator[Row]:
             yield from _snapshots(reading, stored, part)
         case name:
             table = TABLES[name]
-            for among in _among(reading, part):
-                for page in stored.matching(table.collection, [*among, *reading.conditions], table.fields):
+            for key_conditions in _key_conditions(reading, part):
+                for page in stored.matching(table.collection, [*key_conditions, *reading.conditions], table.fields):
                     yield from map(table.row, page)
 
 
-def _among(reading: Reading, part: Range) -> Iterator[list[Document]]:
-    """Conditions on keys that name all records of the range; or of what is selected in it, some at a time."""
+def _key_conditions(reading: Reading, part: Range) -> Iterator[list[Document]]:
+    """Yield conditions on keys that match all records of the range, or those of the selected processes, one page at a
+    time."""
     if reading.query is None:
         yield [part.condition()]
         return
@@ -101,21 +102,21 @@ def _among(reading: Reading, part: Range) -> Iterator[list[Document]]:
 
 def _selected(reading: Reading, part: Range) -> Iterator[list[str]]:
     assert reading.query is not None
-    search, after = connected(reading.settings).store.search, None
-    while page := search.page(reading.query, after, PAGE, part):
+    search, last_id = connected(reading.settings).store.search, None
+    while page := search.page(reading.query, last_id, PAGE, part):
         yield page
-        after = page[-1]
+        last_id = page[-1]
 
 
-def _chosen(reading: Reading, part: Range) -> list[str] | None:
+def _selected_ids(reading: Reading, part: Range) -> list[str] | None:
     if reading.query is None:
         return None
-    return [one for page in _selected(reading, part) for one in page]
+    return [process_id for page in _selected(reading, part) for process_id in page]
 
 
 def _snapshots(reading: Reading, stored: Ranges, part: Range) -> Iterator[Row]:
-    """In key order from three collections at once, and nothing held but a page of each."""
-    selected = _chosen(reading, part)
+    """Yield rows in key order. Reads from several collections at once, and holds only a page of each in memory."""
+    selected = _selected_ids(reading, part)
     chosen = frozenset(selected) if selected is not None else None
     fields = {"state": True, "timeouts": True, "attempts": True}
     graphs = Stream(stored.pages(schema.GRAPHS, part))
@@ -126,8 +127,8 @@ def _snapshots(reading: Reading, stored: Ranges, part: Range) -> Iterator[Row]:
             process_id = process["_id"]
             if chosen is None or process_id in chosen:
                 _, graph = graphs.take(process_id)
-                _, decided = decisions.take(process_id)
-                yield _snapshot(process, graph, decided, len(tasks.take(process_id)[0]))
+                _, process_decisions = decisions.take(process_id)
+                yield _snapshot(process, graph, process_decisions, len(tasks.take(process_id)[0]))
 
 
 def _snapshot(process: Document, graphs: Sequence[Document], decisions: Sequence[Document], tasks: int) -> Row:
@@ -135,74 +136,76 @@ def _snapshot(process: Document, graphs: Sequence[Document], decisions: Sequence
     graph = graphs[0] if graphs else {}
     sizes = [value(graph, name, COUNT, damage) or 0 for name in ("notFinished", "finished", "failed")]
     touched = value(graph, "touchedAt", MOMENT, damage)
-    states = Counter(one["state"] for one in decisions if isinstance(one.get("state"), str))
+    states = Counter(decision["state"] for decision in decisions if isinstance(decision.get("state"), str))
     known = [state.value for state in DecisionState if state is not DecisionState.FINISHED]
     if states.total() < len(decisions) or not states.keys() <= {*known, DecisionState.FINISHED.value}:
         damage.append("state")
-    of_process = [
+    process_values = [
         value(process, name, kind, damage)
         for name, kind in (("type", TEXT), ("state", TEXT), ("startedAt", MOMENT), ("endedAt", MOMENT))
     ]
-    sums = [sum(value(one, name, WHOLE, damage) or 0 for one in decisions) for name in ("timeouts", "attempts")]
+    totals = [
+        sum(value(decision, name, WHOLE, damage) or 0 for decision in decisions) for name in ("timeouts", "attempts")
+    ]
     counts = [states[name] for name in (*known, DecisionState.FINISHED.value)]
-    numbers = (tasks, len(decisions), *sizes, *counts, *sums)
-    return (process["_id"], *of_process, touched, *numbers, sorted(set(damage)) or None)
+    numbers = (tasks, len(decisions), *sizes, *counts, *totals)
+    return (process["_id"], *process_values, touched, *numbers, sorted(set(damage)) or None)
 
 
 def _findings(reading: Reading, part: Range) -> Iterator[Row]:
     assert reading.around is not None
-    look = Look(reading.around, _chosen(reading, part))
+    look = Look(reading.around, _selected_ids(reading, part))
     for snapshots, findings in wrong_in(connected(reading.settings).store, look, part, RangeCounts()):
-        types = {one.process_id: one.process.type for one in snapshots if one.process is not None}
+        types = {snapshot.process_id: snapshot.process.type for snapshot in snapshots if snapshot.process is not None}
         actors = _actors(snapshots)
         for finding in findings:
             yield _finding(finding, types.get(finding.process_id), actors, reading.around.now)
 
 
 def _actors(snapshots: Sequence[Snapshot]) -> dict[str, str]:
-    """{record of a task: its actor}"""
-    return {one.id: one.actor for snapshot in snapshots for one in snapshot.decisions.values()}
+    """Return {record id of a task: actor}."""
+    return {decision.id: decision.actor for snapshot in snapshots for decision in snapshot.decisions.values()}
 
 
 def _finding(finding: Finding, process_type: str | None, actors: dict[str, str], now: datetime) -> Row:
     process, _, task = finding.record.partition("/")
     repair, rule = finding.repair.name, finding.rule.value
-    of = (process, process_type, rule, finding.record, task or None, actors.get(finding.record))
-    return (*of, repair, finding.evidence, now)
+    task_columns = (process, process_type, rule, finding.record, task or None, actors.get(finding.record))
+    return (*task_columns, repair, finding.evidence, now)
 
 
 def ranges_of(resources: Resources, number: int) -> Sequence[Range]:
-    """Ranges of an operation's results that are even in size."""
+    """Return ranges of an operation's results of equal size."""
     cuts = [None, *resources.store.operation_results.walk(number, RESULTS_EACH), None]
     return [Range(start, end) for start, end in pairwise(cuts)]
 
 
 def _results(resources: Resources, number: int, part: Range) -> Iterator[Row]:
-    """The rows of a range."""
-    after = None
+    """Yield the rows of a range of an operation's results."""
+    last_process = None
     stored = resources.store.operation_results
-    while len((page := stored.planned(number, after, PAGE, part.start, part.end, (), ())).read):
+    while len((page := stored.planned(number, last_process, PAGE, part.start, part.end, (), ())).read):
         for damage in page.read.damaged:
             tell(damage)
         for result in page.read.records:
             yield from _result_rows(result)
-        after = page.last
+        last_process = page.last
 
 
 def numbered(resources: Resources, text: str | None) -> int:
-    """The operation that the option names. Raises InputError."""
+    """Return the number of the operation that the option names. Raises InputError."""
     if text is None or not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise InputError(f"option operation={text!r}: the table results takes the number of an operation")
+        raise InputError(f"option operation={text!r}: the table results needs the number of an operation")
     if resources.store.operations.get(int(text)) is None:
         raise InputError(f"option operation={text!r}: there is no such operation (`recovery operation list`)")
     return int(text)
 
 
 def _result_rows(result: OperationResult) -> Iterator[Row]:
-    shown = {(one.rule, one.actor): one for one in reversed(result.findings)}
-    for one in result.tally or (Tally(rule="", count=1),):
-        finding = shown.get((one.rule, one.actor))
-        told = (finding.record, finding.evidence) if finding is not None else (None, None)
-        counted = (one.rule or None, one.actor, one.count, result.state.value, result.plan)
-        ended = (result.before, result.after, result.error, *told, result.at, result.ended_at)
-        yield (result.operation, result.process, result.type, *counted, *ended)
+    shown = {(finding.rule, finding.actor): finding for finding in reversed(result.findings)}
+    for tally in result.tally or (Tally(rule="", count=1),):
+        finding = shown.get((tally.rule, tally.actor))
+        evidence = (finding.record, finding.evidence) if finding is not None else (None, None)
+        tally_columns = (tally.rule or None, tally.actor, tally.count, result.state.value, result.plan)
+        end_columns = (result.before, result.after, result.error, *evidence, result.at, result.ended_at)
+        yield (result.operation, result.process, result.type, *tally_columns, *end_columns)

@@ -69,7 +69,7 @@ def test_java_home_without_java(nowhere: Path, tmp_path: Path, monkeypatch: pyte
 
 def test_java_that_breaks(nowhere: Path) -> None:
     fake_java(nowhere, "Error occurred during initialization of VM", code=1)
-    with pytest.raises(SparkUnavailable, match="does not tell its version"):
+    with pytest.raises(SparkUnavailable, match="does not report its version"):
         java.check()
 
 

@@ -72,7 +72,7 @@ def test_another_is_started_in_the_same_process(database: Database, settings: Se
         timeout=180,
     )
     told, state = run.stdout.splitlines() or (run.stderr, "")
-    assert told.startswith("operation 1 was cut off: ") and state == "finished", run.stderr
+    assert told.startswith("operation 1 was interrupted: ") and state == "finished", run.stderr
     pids = {one.stem.rpartition("_")[2] for one in tmp_path.iterdir()}
     assert len(pids) == 1, "executors count in no folder of the driver's"
 

@@ -121,7 +121,7 @@ def test_what_others_have_leased_is_waited_for(
         assert driver.step(operation.id)
     for one in leased:
         ranges.give_back(one, "no disk", 60.0)
-    with pytest.raises(SweepFailed, match="operation 1 was cut off: no disk"):
+    with pytest.raises(SweepFailed, match="operation 1 was interrupted: no disk"):
         for _ in range(SPARK_JOB.tries + 1):
             driver.step(operation.id)
 
