@@ -1,11 +1,15 @@
-"""Servers, workers and beats started for you: development, the demo and the tests run on the real thing.
+"""Servers, workers and beats as child processes of this one, so that development, the demo and tests use a real
+cluster.
 
-MongoDB and Valkey come from PATH or from a wheel and run as plain child processes (`servers`, both of the
-shape `server_process`) on free ports, each in a directory that is marked as its own and locked while it runs
-(`datadir`). Several mongods are a `replica_set`. Whatever ends us, nothing is left behind: every child leads a process
-group (`child`) that a guard process kills when we are gone (`guard`). `stack` puts them together and adds workers and
-beats. A server can be killed and started again on its data, or be frozen, a primary step down, and a worker be killed
-alone or with its pool: the tests of recovery are made of that.
+MongoDB and Valkey come from PATH or from a wheel. They run on free ports (`servers`, on the base `server_process`),
+each in a directory that is marked as its own and locked while the server runs (`datadir`). Several mongods form a
+`replica_set`. `stack` combines servers, workers and beats.
+
+No process outlives this one, however it ends: every child leads a process group (`child`), and a guard process kills
+the groups when this process is gone (`guard`).
+
+For tests of recovery, a server can be killed and restarted on its data, or be frozen; a primary can step down; and a
+worker can be killed alone or with its pool.
 """
 
 from recovery.stack.child import ChildProcess

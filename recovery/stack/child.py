@@ -1,14 +1,13 @@
-"""A child process that ends when we end, with everything that it started.
+"""Child processes that end when we end, together with everything that they started.
 
-Each child leads its own session, so Ctrl-C in our terminal reaches only us and we stop the children in order.
-Its output goes to a log file. It can't be left behind: a small shell holds its start back until the guard
-(see `guard`) knows the group, so there is no moment at which killing us leaves it running.
+Each child leads its own session, so a Ctrl-C in our terminal reaches only us, and we stop the children in order. A
+child's output goes to a log file. A small shell delays the start of the child's program until the guard (see `guard`)
+knows its group, so there is no moment at which killing us leaves it running.
 
-While a child is ours, its number stays ours: an ended child is reaped only after its group was killed, so a
-signal to the group can't hit a stranger that got the same number. Who of a group lives, and whether it stands still, is
-read from /proc.
+An ended child is reaped only after its group was killed. Until then no other program can get its number, so a signal to
+the group can't hit a stranger. Which processes of a group live or are stopped is read from /proc.
 
-Limits: Linux only; a process that leaves the child's group is not found.
+Limits: Linux only. A process that leaves the child's group is not found.
 """
 
 from __future__ import annotations
@@ -29,21 +28,22 @@ from recovery.stack import child as groups
 from recovery.stack.guard import Guard
 from recovery.threads import poll
 
-# Waits for a line, which comes when the guard knows us; if we die before, it reads the end and goes.
+# Waits for a line, which is written when the guard knows the group. If we die before, it reads the end of the pipe and
+# exits.
 _GATE = ["/bin/sh", "-c", 'read -r go && exec "$@" </dev/null', "sh"]
-# SIGKILL takes effect at once, but for a process in a disk wait.
+# Seconds to wait after SIGKILL. The signal takes effect at once, unless the process is in a disk wait.
 _KILLED_TIMEOUT = 10.0
 
 _guard = Guard()
 _live: dict[int, ChildProcess] = {}
 STOPPED = "T"
-"""The state of a process that SIGSTOP holds."""
+"""State of a process that SIGSTOP has stopped."""
 LOOK_EVERY = 0.005
-"""Seconds. A signal takes effect within a few milliseconds."""
+"""Seconds between two looks at a group. A signal takes effect within a few milliseconds."""
 
 
 class ChildProcess:
-    """A program that runs from construction until it ends by itself, or `stop` or `kill_group` is called."""
+    """A program that runs from construction until it ends by itself, or until `stop` or `kill_group` is called."""
 
     def __init__(
         self,
@@ -79,12 +79,13 @@ class ChildProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the program itself runs; processes that it started are in `members`."""
+        """Whether the program itself runs. Processes that it started are in `members`."""
         return not self.wait(0)
 
     @property
     def exit_code(self) -> int | None:
-        """As in `subprocess`: None while it runs, minus the signal when a signal ended it."""
+        """Exit code as in `subprocess`: None while the program runs, and minus the signal's number if a signal ended
+        it."""
         with self._lock:
             if self._process.returncode is not None or self.running:
                 return self._process.returncode
@@ -95,15 +96,15 @@ class ChildProcess:
 
     @property
     def frozen(self) -> bool:
-        """Whether the program stands still since `freeze`."""
+        """Whether the program is stopped by `freeze`."""
         return not self._reaped and groups.states(self.pid).get(self.pid) == groups.STOPPED
 
     def members(self) -> list[int]:
-        """The live processes of the group: the program and what it started."""
+        """Return the live processes of the group: the program and the processes that it started."""
         return [] if self._reaped else list(groups.states(self.pid))
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the program has ended; False when `timeout` seconds went by."""
+        """Wait until the program has ended. Return False if it has not after `timeout` seconds."""
         with self._lock:
             if self._reaped:
                 return True
@@ -112,32 +113,33 @@ class ChildProcess:
         return bool(ended.poll(None if timeout is None else timeout * 1000))
 
     def terminate(self) -> None:
-        """SIGTERM to the program alone: a worker's pool processes are the worker's to end."""
+        """Send SIGTERM to the program alone. A worker ends its pool processes itself."""
         self._signal(signal.SIGTERM)
 
     def freeze(self) -> None:
-        """SIGSTOP to the program and all that it started, as a paused machine would. Returns when all stand still."""
+        """Send SIGSTOP to the whole group, as if the machine paused. Returns when all its processes are stopped."""
         self._signal_group(signal.SIGSTOP)
         groups.await_frozen(self.pid, _KILLED_TIMEOUT)
 
     def thaw(self) -> None:
-        """SIGCONT to the program and all that it started. Does nothing where nothing is frozen."""
+        """Send SIGCONT to the whole group. Does nothing if nothing is frozen."""
         self._signal_group(signal.SIGCONT)
 
     def stop(self, grace: float = 10.0) -> None:
-        """SIGTERM, wait up to `grace` seconds, then SIGKILL to what is left of the group."""
+        """Send SIGTERM, wait up to `grace` seconds, then send SIGKILL to the rest of the group."""
         self.terminate()
-        self.thaw()  # what is frozen does not end by SIGTERM
+        self.thaw()  # because a frozen program does not end by SIGTERM
         self.wait(grace)
         self.kill_group()
 
     def kill(self) -> None:
-        """SIGKILL to the program alone, as the kernel does when memory runs out. What it started goes on."""
+        """Send SIGKILL to the program alone, as the kernel does when memory runs out. Processes that it started
+        continue."""
         self._signal(signal.SIGKILL)
         self._expect_end(self.wait(_KILLED_TIMEOUT))
 
     def kill_group(self) -> None:
-        """SIGKILL to the program and all that it started; returns when none of them lives."""
+        """Send SIGKILL to the whole group. Returns when all its processes are dead."""
         with self._lock:
             if self._reaped:
                 return
@@ -147,7 +149,7 @@ class ChildProcess:
             self._forget()
 
     def last_lines(self, count: int = 20) -> list[str]:
-        """The end of what this child wrote, for an error message."""
+        """Return the last lines of this child's output, for an error message."""
         with self.log.open("rb") as log:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(self._log_start, size - 65536))
@@ -155,7 +157,7 @@ class ChildProcess:
 
     def _open_gate(self) -> None:
         assert self._process.stdin is not None
-        # A gate that is gone already is seen by the first wait.
+        # If the shell is already dead, the first wait notices.
         with contextlib.suppress(BrokenPipeError), self._process.stdin as gate:
             gate.write(b"go\n")
 
@@ -182,14 +184,14 @@ class ChildProcess:
 
     def _expect_end(self, ended: bool) -> None:
         if not ended:
-            raise ServerError(f"{self.name} (pid {self.pid}) is still there {_KILLED_TIMEOUT:g} s after SIGKILL")
+            raise ServerError(f"{self.name} (pid {self.pid}) still runs {_KILLED_TIMEOUT:g} s after SIGKILL")
 
     def __repr__(self) -> str:
         return f"<ChildProcess {self.name} pid={self.pid} exit_code={self.exit_code}>"
 
 
 def stop_all(children: Iterable[ChildProcess], grace: float = 10.0) -> None:
-    """Stop them side by side: each has `grace` seconds from now."""
+    """Stop these children in parallel. Each has `grace` seconds from now."""
     children = list(children)
     deadline = time.monotonic() + grace
     for child in children:
@@ -201,7 +203,7 @@ def stop_all(children: Iterable[ChildProcess], grace: float = 10.0) -> None:
 
 
 def _stop_live(owner: int = os.getpid()) -> None:
-    """At exit: stop what was not stopped, the last started first. A fork of us leaves them alone."""
+    """Stop all live children at exit, in reverse order of their start. A fork of this process does not stop them."""
     if os.getpid() != owner:
         return
     for child in reversed(list(_live.values())):
@@ -213,22 +215,22 @@ atexit.register(_stop_live)
 
 
 def states(group: int) -> dict[int, str]:
-    """{pid: state} of the processes of a group that are not zombies."""
-    found = {}
+    """Return {pid: state} of a group's processes that are not zombies."""
+    state_by_pid = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            # The name in brackets may hold anything, so the fields are counted from the last bracket.
-            state, _parent, of_group = stat.read_text(errors="replace").rpartition(")")[2].split()[:3]
-            if int(of_group) == group and state not in "ZX":
-                found[int(stat.parent.name)] = state
-    return found
+            # The name in brackets may contain any character, so fields are counted from the last bracket.
+            state, _parent, process_group = stat.read_text(errors="replace").rpartition(")")[2].split()[:3]
+            if int(process_group) == group and state not in "ZX":
+                state_by_pid[int(stat.parent.name)] = state
+    return state_by_pid
 
 
 def await_dead(group: int, timeout: float) -> bool:
-    """Wait until none of a group lives; False when `timeout` seconds went by."""
+    """Wait until no process of a group lives. Return False if one does after `timeout` seconds."""
     return poll(lambda: not states(group), timeout, LOOK_EVERY)
 
 
 def await_frozen(group: int, timeout: float) -> bool:
-    """Wait until all of a group stand still; False when `timeout` seconds went by."""
+    """Wait until all processes of a group are stopped. Return False if one is not after `timeout` seconds."""
     return poll(lambda: all(state == STOPPED for state in states(group).values()), timeout, LOOK_EVERY)

@@ -1,10 +1,10 @@
-"""A server's data directory: ours, of one version, and used by one server at a time.
+"""Data directories of servers. A directory belongs to us, to one version, and to one running server at a time.
 
-A marker file names the server and the major version that wrote the data. A directory that has something in
-it and no marker is somebody else's and is refused, before a server could change anything in it.
+A marker file names the server and the major version that wrote the data. A directory that has content and no marker
+belongs to somebody else. It is refused before a server can change anything in it.
 
-The marker is also the lock. The server itself inherits the open file, so the lock lasts exactly as long as
-the server lives, even when we are killed and it is not yet.
+The marker is also the lock. The server inherits the open file, so the lock lasts exactly as long as the server lives,
+even if we are killed before the server.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from recovery.errors import DataDirectoryError
 from recovery.threads import poll
 
 MARKER = "recovery-data.json"
-# A server whose owner was just killed is about to be killed too; more than this is another user.
+# Seconds to wait for the lock. A server whose owner was just killed will be killed within this time; a longer lock has
+# another user.
 _LOCKED_TIMEOUT = 5.0
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that only this user can read, unless it is there: then it keeps its mode. Because the servers ask
-    nobody for a password, this is what protects their data on a shared machine. Raises DataDirectoryError."""
+    """Create a folder that only this user can read. An existing folder keeps its mode.
+
+    The mode protects the data on a shared machine, because the servers have no passwords. Raises DataDirectoryError.
+    """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -35,7 +38,7 @@ def make_private(folder: Path) -> None:
 
 @contextlib.contextmanager
 def claimed(directory: Path, server: str, version: str) -> Iterator[int]:
-    """The directory, made if absent, locked; gives the descriptor that the server must inherit."""
+    """Lock the directory, and create it if absent. Yield the file descriptor that the server must inherit."""
     make_private(directory)
     try:
         if not (directory / MARKER).exists() and any(directory.iterdir()):
@@ -69,19 +72,19 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _check(descriptor: int, directory: Path, expected: dict[str, str]) -> None:
-    """Compare the marker, or write it: empty is what a claim leaves that was cut off."""
+    """Check the marker, or write it if it is empty. It is empty if an earlier claim was interrupted."""
     text = os.pread(descriptor, 4096, 0)
     if not text:
         os.pwrite(descriptor, json.dumps(expected).encode() + b"\n", 0)
         os.fsync(descriptor)
         return
     try:
-        found = json.loads(text)
-        theirs = f"{found['server']} {found['version']}"
+        marker = json.loads(text)
+        owner = f"{marker['server']} {marker['version']}"
     except (ValueError, TypeError, KeyError):
-        raise DataDirectoryError(f"{directory / MARKER} can't be read: it is not a marker of ours") from None
-    if found != expected:
+        raise DataDirectoryError(f"{directory / MARKER} can't be read: it is not our marker") from None
+    if marker != expected:
         raise DataDirectoryError(
-            f"{directory} was written by {theirs}, and this is {expected['server']} {expected['version']}: "
+            f"{directory} was written by {owner}, and this is {expected['server']} {expected['version']}: "
             "use that version, or another data directory"
         )

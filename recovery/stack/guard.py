@@ -1,13 +1,13 @@
-"""The guard: kills the process groups that we started when we are gone.
+"""The guard: a process that kills our process groups when we are gone.
 
-One small process per Python process that has children. It is told each group before the group's program
-starts, and watches us; when we end, however we end, it sends SIGKILL to every group that was not released.
+Each Python process that has children starts one small guard. The guard is told each group before the group's program
+starts, and watches us. When we end, in whatever way, it sends SIGKILL to every group that was not released.
 
-Why not PR_SET_PDEATHSIG: that signal comes when the *thread* that forked ends, and it reaches only the child
-itself. A worker's pool processes, its grandchildren, would go on taking tasks.
+PR_SET_PDEATHSIG would not do: that signal comes when the *thread* that forked ends, and it reaches only the child
+itself. A worker's pool processes, its grandchildren, would keep taking tasks.
 
-Limits: Linux 5.3 or newer (pidfd); a process that leaves its group is not found. The guard runs as a script
-without site-packages, to start in milliseconds; so this module imports the standard library only.
+Limits: Linux 5.3 or newer (pidfd). A process that leaves its group is not found. The guard runs as a script without
+site-packages, to start in milliseconds, so this module imports only the standard library.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import threading
 
 
 class Guard:
-    """Our side: tells the guard process which groups to kill. A guard that was killed is started again."""
+    """Our side of the guard: tells the guard process which groups to kill. A guard that was killed is restarted."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -30,37 +30,37 @@ class Guard:
         self._groups: set[int] = set()
 
     def watch(self, group: int) -> None:
-        """Once this returns, the group ends with us."""
+        """Register a group. When this has returned, the group will be killed if we end."""
         with self._lock:
             self._groups.add(group)
-            self._tell(f"+{group}\n")
+            self._send(f"+{group}\n")
 
     def release(self, group: int) -> None:
-        """The group is dead; its number may soon be somebody else's."""
+        """Unregister a dead group. Another program may soon get its number."""
         with self._lock:
             self._groups.discard(group)
-            self._tell(f"-{group}\n")
+            self._send(f"-{group}\n")
 
     def close(self) -> None:
-        """End the guard, which kills what was not released."""
+        """End the guard process. It kills all groups that were not released."""
         with self._lock:
             if self._process and self._process.stdin:
                 self._process.stdin.close()
                 self._process.wait()
             self._process = None
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         if self._process is not None and self._process.poll() is None:
             with contextlib.suppress(BrokenPipeError):
                 self._write(self._process, line)
                 return
-        self._process = self._started()
+        self._process = self._start()
         self._write(self._process, "".join(f"+{group}\n" for group in self._groups))
 
     @staticmethod
-    def _started() -> subprocess.Popen[bytes]:
+    def _start() -> subprocess.Popen[bytes]:
         command = [sys.executable, "-I", "-S", __file__, str(os.getpid())]
-        # Its own session: a Ctrl-C or a kill that is meant for our group must not end the guard first.
+        # The guard has its own session. Otherwise a Ctrl-C or a kill for our group could end it first.
         return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, bufsize=0)
 
     @staticmethod
@@ -70,29 +70,29 @@ class Guard:
 
 
 def _watch(parent: int) -> None:
-    """The guard's side: collect groups until the parent ends or closes the pipe, then kill them."""
+    """Run the guard process: collect groups until the parent ends or closes the pipe, then kill them."""
     os.set_blocking(0, False)
     wake = select.poll()
     wake.register(0, select.POLLIN)
-    # A fork of the parent may hold the pipe open after the parent's end, so the pidfd is watched too.
+    # A fork of the parent may keep the pipe open after the parent has ended, so the pidfd is watched too.
     with contextlib.suppress(ProcessLookupError):
         wake.register(os.pidfd_open(parent), select.POLLIN)
     groups: set[int] = set()
-    rest, ended, closed = b"", False, False
-    while not (ended or closed):
-        # Asked before reading: what the parent wrote before it ended is then in the pipe.
-        ended = os.getppid() != parent
-        text, closed = _read_all()
-        *lines, rest = (rest + text).split(b"\n")
+    incomplete_line, has_ended, is_closed = b"", False, False
+    while not (has_ended or is_closed):
+        # Checked before the read, so that everything the parent wrote before it ended is read.
+        has_ended = os.getppid() != parent
+        text, is_closed = _read_all()
+        *lines, incomplete_line = (incomplete_line + text).split(b"\n")
         for line in lines:
             (groups.add if line.startswith(b"+") else groups.discard)(int(line[1:]))
-        if not ended and not closed:
+        if not has_ended and not is_closed:
             wake.poll()
     _kill(groups)
 
 
 def _read_all() -> tuple[bytes, bool]:
-    """What lies in the pipe now, and whether its other end is closed."""
+    """Return what the pipe contains now, and whether its other end is closed."""
     chunks = b""
     while True:
         try:

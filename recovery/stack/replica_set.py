@@ -1,9 +1,9 @@
-"""A replica set of several mongods on this machine, to see a primary go: killed, frozen, or stepped down.
+"""A replica set of several mongods on this machine, for tests in which the primary is killed, frozen or stepped down.
 
-All are of the same program; with three of them any one may be away. Elections are quick (`ELECTION_TIMEOUT`), since
-there is no network between the members that could be slow.
+All members run the same program. With three members any one of them may be unavailable. Elections are quick
+(`ELECTION_TIMEOUT`), because no slow network connects the members.
 
-Limits: as those of `servers`. The small oplog is for members that are away for minutes.
+Limits: those of `servers`. The oplog is small, for members that are away for minutes.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from recovery.threads import poll
 T = TypeVar("T")
 
 ELECTION_TIMEOUT = 2.0
-"""Seconds of silence after which a primary counts as gone. MongoDB's own default is 10 s, for networks."""
+"""Seconds without a heartbeat after which a primary counts as lost. MongoDB's own default of 10 s is for networks."""
 HEARTBEAT = 0.5
 LOOK_EVERY = 0.05
 
 
 class Member(Mongod):
-    """A mongod that is ready once it answers: as primary, as secondary, or since it is in no set yet."""
+    """A mongod that is ready when it answers: as primary, as secondary, or while it belongs to no set yet."""
 
     oplog_mb = 256
 
@@ -41,29 +41,32 @@ class Member(Mongod):
 
     def _command(self) -> Sequence[str | Path]:
         parameters = {
-            # Told to end, a primary looks for a successor for 15 s, and all others are ending as well.
+            # On SIGTERM a primary would search 15 s for a successor, but all other members are ending too.
             "shutdownTimeoutMillisForSignaledShutdown": 0,
-            # For `hold_back`.
+            # `hold_back` needs it.
             "enableTestCommands": 1,
         }
-        given = [part for name, value in parameters.items() for part in ("--setParameter", f"{name}={value}")]
-        return [*super()._command(), *given]
+        options = [part for name, value in parameters.items() for part in ("--setParameter", f"{name}={value}")]
+        return [*super()._command(), *options]
 
     def hold_back(self, held: bool = True) -> None:
-        """Have it take nothing from the primary, though it lives, votes and answers; or go on with it."""
+        """Stop or resume this member's replication from the primary. A held member still runs, votes and answers."""
         self.command("configureFailPoint", "stopReplProducer", mode="alwaysOn" if held else "off")
 
     def command(self, name: str, value: Any = 1, **options: Any) -> dict[str, Any]:
-        """What it answers to a command for the database `admin` that may run twice: it is asked again where it breaks
-        off, by no rules of retry, since nobody but who develops waits for it. Raises ServerUnavailable, and pymongo's
-        OperationFailure for what it refuses."""
+        """Run a command on the database `admin`, and return its reply.
+
+        The command may run twice, because it is repeated when the connection breaks. The library's retry policies do
+        not apply, because only developers wait for it. Raises ServerUnavailable, and pymongo's OperationFailure if the
+        server refuses the command.
+        """
         deadline, pause = time.monotonic() + START_TIMEOUT, threading.Event()
         while True:
             try:
                 with self.connect(timeout=5.0) as client:
                     return client.admin.command(name, value, **options)
             except AutoReconnect as error:
-                # One that takes back what only it had closes all its connections.
+                # A member that rolls back its own writes closes all connections.
                 if time.monotonic() > deadline:
                     raise ServerUnavailable(
                         f"{self.label} on {self.address} does not answer to {name} within {START_TIMEOUT:g} s "
@@ -72,7 +75,7 @@ class Member(Mongod):
             pause.wait(LOOK_EVERY)
 
     def hello(self) -> dict[str, Any]:
-        """What it says of itself; empty if it does not answer."""
+        """Return the reply to `hello`, or an empty dict if the member does not answer."""
         try:
             with self.connect() as client:
                 return client.admin.command("hello")
@@ -85,45 +88,48 @@ class Member(Mongod):
 
 
 class ReplicaSet:
-    """Members that are one set once `start` has returned: one primary, all others secondaries."""
+    """Members that form one set when `start` has returned: one primary, and secondaries."""
 
     def __init__(
         self, directory: Path, log: Callable[[str], Path], members: int = 3, ports: Sequence[int] = ()
     ) -> None:
-        """`log` gives the log file of a name. Ports that are not given are chosen."""
+        """Create a set. `log` returns the log file for a member's name. Without `ports` free ports are chosen."""
         names = [f"mongod-{number}" for number in range(1, members + 1)]
         self.members = [
-            Member(directory / name, log(name), name, ports[place] if ports else None)
-            for place, name in enumerate(names)
+            Member(directory / name, log(name), name, ports[index] if ports else None)
+            for index, name in enumerate(names)
         ]
 
     @property
     def uri(self) -> str:
-        """How clients reach it."""
+        """The address of the set for clients."""
         return f"mongodb://{','.join(member.address for member in self.members)}/?replicaSet={REPLICA_SET}"
 
     def start(self) -> None:
-        """Start those members that don't run, and wait until the set is whole."""
+        """Start the members that don't run, and wait until the set is complete."""
         self._each([member.start for member in self.members])
         self._form()
-        self._wait(self._whole, "whole")
+        self._wait(self._is_complete, "whole")
 
     def stop(self) -> None:
-        """End all in order. Does nothing with those that don't run."""
+        """Stop all running members in order."""
         self._each([member.stop for member in self.members])
 
     def primary(self) -> Member:
-        """The member that is primary and takes writes, waiting for an election. Raises ServerUnavailable."""
+        """Return the primary once it accepts writes, and wait for an election if necessary. Raises
+        ServerUnavailable."""
         return self._wait(self._primary, "with a primary")
 
     def secondaries(self) -> list[Member]:
-        """The members that run and are not primary."""
+        """Return the running members that are not primary."""
         primary = self.primary()
         return [member for member in self.members if member.running and member is not primary]
 
     def stop_replication(self) -> Member:
-        """From here on only the primary has what is written: nothing more is acknowledged by a majority, and all of it
-        is taken back once the primary is gone. Who it is."""
+        """Stop all secondaries from replicating, and return the primary.
+
+        No later write is acknowledged by a majority. All later writes are rolled back when the primary is lost.
+        """
         primary = self.primary()
         for member in self.members:
             if member is not primary and member.running:
@@ -131,70 +137,72 @@ class ReplicaSet:
         return primary
 
     def resume_replication(self) -> None:
-        """All that run take from the primary again, whoever that is."""
+        """Let all running members replicate from the primary again."""
         for member in self.members:
             if member.running and not member.frozen:
                 member.hold_back(False)
 
     def step_down(self, seconds: float = 5.0) -> Member:
-        """Have the primary step down and not stand for election for so long; who it was."""
+        """Make the primary step down, and exclude it from elections for `seconds`. Return that member."""
         primary = self.primary()
         try:
             with primary.connect(timeout=5.0) as client:
                 client.admin.command("replSetStepDown", round(seconds), secondaryCatchUpPeriodSecs=round(seconds / 2))
         except AutoReconnect:
-            pass  # it may close its connections before it replies
+            pass  # the primary may close its connections before it replies
         return primary
 
     def _primary(self) -> Member | None:
-        # A frozen one that wakes up takes itself for primary for a moment; two say so then, of different elections.
-        said = [(member, member.hello()) for member in self.members if member.running and not member.frozen]
-        elected = [(hello["electionId"], place) for place, (_, hello) in enumerate(said) if hello.get("electionId")]
+        # A frozen primary that wakes up claims to be primary for a moment. Then two members do, and the later election
+        # counts.
+        replies = [(member, member.hello()) for member in self.members if member.running and not member.frozen]
+        elected = [(hello["electionId"], index) for index, (_, hello) in enumerate(replies) if hello.get("electionId")]
         if not elected:
             return None
-        member, hello = said[max(elected)[1]]
-        # Before it takes writes it takes over what others have that it lacks, also from one that comes back now.
+        member, hello = replies[max(elected)[1]]
+        # Before it accepts writes, a new primary copies writes from members that are ahead, including members that
+        # return just now.
         return member if hello.get("isWritablePrimary") else None
 
-    def _whole(self) -> bool:
-        said = [member.hello() for member in self.members]
-        return any(hello.get("isWritablePrimary") for hello in said) and all(
-            hello.get("isWritablePrimary") or hello.get("secondary") for hello in said
+    def _is_complete(self) -> bool:
+        replies = [member.hello() for member in self.members]
+        return any(hello.get("isWritablePrimary") for hello in replies) and all(
+            hello.get("isWritablePrimary") or hello.get("secondary") for hello in replies
         )
 
     def _form(self) -> None:
-        """Initiate the set, or give it our addresses if it was formed on other ports."""
-        members = [{"_id": place, "host": member.address} for place, member in enumerate(self.members)]
+        """Initiate the set, or update its addresses if it was formed on other ports."""
+        members = [{"_id": index, "host": member.address} for index, member in enumerate(self.members)]
         config = _config(self.members[0])
         with self.members[0].connect(timeout=START_TIMEOUT) as client:
             if config is None:
-                quick = {
+                timeouts = {
                     "electionTimeoutMillis": round(ELECTION_TIMEOUT * 1000),
                     "heartbeatIntervalMillis": round(HEARTBEAT * 1000),
                 }
-                client.admin.command("replSetInitiate", {"_id": REPLICA_SET, "members": members, "settings": quick})
+                client.admin.command("replSetInitiate", {"_id": REPLICA_SET, "members": members, "settings": timeouts})
             elif [member["host"] for member in config["members"]] != [member.address for member in self.members]:
                 config |= {"version": config["version"] + 1, "members": members}
-                # By force: with the old addresses in it the set has no primary that could agree.
+                # Forced, because with the old addresses the set has no primary that could agree.
                 client.admin.command("replSetReconfig", config, force=True)
 
-    def _wait(self, look: Callable[[], T | None], what: str) -> T:
-        if not (found := poll(look, START_TIMEOUT, LOOK_EVERY)):
+    def _wait(self, check: Callable[[], T | None], state: str) -> T:
+        if not (result := poll(check, START_TIMEOUT, LOOK_EVERY)):
             raise ServerUnavailable(
-                f"the replica set of {self.uri} is not {what} within {START_TIMEOUT:g} s; see "
+                f"the replica set of {self.uri} is not {state} within {START_TIMEOUT:g} s; see "
                 f"{', '.join(str(member.log) for member in self.members)}"
             )
-        return found
+        return result
 
     @staticmethod
     def _each(steps: Sequence[Callable[[], None]]) -> None:
         with ThreadPoolExecutor() as pool:
-            for done in [pool.submit(step) for step in steps]:
-                done.result()
+            for future in [pool.submit(step) for step in steps]:
+                future.result()
 
 
 def _config(member: Member) -> dict[str, Any] | None:
-    """The set's configuration as this member has it; None if it is in no set yet."""
+    """Return the set's configuration as this member has it, or None if the member belongs to no set yet."""
     try:
         config: dict[str, Any] = member.command("replSetGetConfig")["config"]
     except OperationFailure as error:

