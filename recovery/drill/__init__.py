@@ -1,8 +1,9 @@
-"""The drill: canary processes that go through a cluster as it is, and what they tell of recovery, in seconds, held
-against what is promised.
+"""The drill: canary processes run through a live cluster, and their times of recovery are compared with promised times.
 
-`canary_actor` says what canaries are told and is the actor that obeys, served by every worker.
-`readiness` looks who is there before anything is started, `flock` starts canaries, looks at their records and removes
-them, `sightings` makes times of these records and derives from the settings what is promised, `drill_report` makes a
-verdict of the times. `drilling` is a whole drill, and one after the other, with metrics.
+- `canary_actor` is the actor of canaries, which every worker serves.
+- `readiness` checks the cluster before anything is started.
+- `flock` starts canaries, reads their records and removes them.
+- `sightings` derives promised times from the settings, and measured times from the records.
+- `drill_report` compares both.
+- `drilling` runs a whole drill, or one drill after the other with metrics.
 """

@@ -1,19 +1,22 @@
-"""The actor `recovery.canary`, as workers serve it: one actor and process type, whose argument says what each of its
-tasks does.
+"""The actor and process type `recovery.canary`, which workers serve. Its argument says what each of its tasks does.
 
-    round   the start task of a canary; it schedules a `step`, a `wait` and a `drop`, and none waits for another
+    round   the start task of a canary; schedules a `step`, a `wait` and a `drop`, which are independent
     step    schedules another step, `left` times
-    wait    nothing: it was scheduled with a delay
-    drop    its first attempt drops its claim and tells nobody, so that it is found by its deadline
-    call    the start task of a canary that only takes a slot for a moment: which worker was it?
-    kill    the start task of a canary whose first attempt kills its pool process, or its worker
+    wait    nothing; it was scheduled with a delay
+    drop    its first attempt silently drops its claim, so that the claim is found by its deadline
+    call    the start task of a canary that only takes a slot for a moment; its value names the worker
+    kill    the start task of a canary whose first attempt kills its pool process or its worker
 
-All end by themselves within seconds. One that can't, since nobody looks after it, is broken at its `process_timeout`.
+All canaries end by themselves within seconds. If one can't, because no worker recovers it, it breaks at its
+`process_timeout`.
 
-An attempt kills only if all of this is so: its worker has the right to (`RECOVERY_DRILL_KILL`); it is the first
-attempt of its task; the record of its process says so, was made by a drill, and is no older than ORDER_TIMEOUT; and of
-a worker, that another one lives which serves canaries. It looks when it begins and once more just before. Else it
-declines, and its value tells why.
+An attempt kills only under all of these conditions, which it checks when it begins and again just before it kills.
+Otherwise it declines, and its value says why:
+
+- Its worker allows it (`RECOVERY_DRILL_KILL`).
+- It is the first attempt of its task.
+- The record of its process orders it, was made by a drill, and is not older than ORDER_TIMEOUT.
+- If it kills a worker: another live worker serves canaries.
 """
 
 from __future__ import annotations
@@ -31,24 +34,24 @@ from recovery.records.ids import CANARY, worker_of
 from recovery.settings import Settings
 
 LABEL = "drill"
-"""By which a drill's canaries are found: `label.drill:ID`."""
+"""Label of a drill's canaries, by which they are found: `label.drill:ID`."""
 
 DELAY = 1.0
-"""Seconds that a canary is delayed."""
+"""Seconds by which the task `wait` is delayed."""
 HOLD = 1.0
-"""Seconds from the claim of an attempt that kills to the kill: in that time its claim is seen in its record, which the
-next attempt overwrites."""
+"""Seconds from the claim of an attempt that kills to the kill. In this time the drill reads the claim from the record,
+which the next attempt overwrites."""
 CALL = 0.1
-"""Seconds that a canary which is called takes a slot, so that the next one comes to another worker."""
+"""Seconds for which a `call` takes a slot, so that the next call goes to another worker."""
 ORDER_TIMEOUT = 30.0
-"""Seconds after which no attempt kills any more: who ordered it is gone, perhaps, and does not expect it."""
+"""Maximum seconds from the start of a canary to its kill. Later nobody may expect the kill any more."""
 STEPS = 2
 WORKER_TIMEOUT = 2.0
-"""Of canaries. Their attempts take milliseconds; it is what one that drops its claim costs a drill."""
+"""Seconds. Attempts of canaries take milliseconds. After an attempt that drops its claim the drill waits this long."""
 PROCESS_TIMEOUT = 120.0
-"""Seconds, and some times what recovery may take: by then a canary that has not ended is broken."""
+"""Seconds added to a multiple of the time that recovery may take. A canary that has not ended by then breaks."""
 DECLINED, WORKER = "declined", "worker"
-"""Keys of a canary's value: why it did not kill, and the id of the worker that ran its task to the end."""
+"""Keys of a canary's value: why it did not kill, and the id of the worker that finished its task."""
 
 
 class CanaryKind(StrEnum):
@@ -66,56 +69,56 @@ class Victim(StrEnum):
     """What an attempt kills."""
 
     SLOT = "slot"
-    """Its pool process."""
+    """The attempt's pool process."""
     WORKER = "worker"
-    """Its worker."""
+    """The attempt's worker."""
 
 
 Order = Mapping[str, Any]
 
 
 def order(kind: CanaryKind, **told: Any) -> dict[str, Any]:
-    """What one task is told, as JSON."""
+    """Return the argument of a task, as JSON values."""
     return {"kind": kind.value, **told}
 
 
 def actor_preferences() -> ActorPreferences:
-    """Settings of the actor. An error of its own breaks a canary at once: it is a bug, and no weather."""
+    """Return the actor's settings. It has no retries, because an error in a canary is a bug."""
     return ActorPreferences(id=CANARY, worker_timeout=WORKER_TIMEOUT, retry=False)
 
 
 def type_preferences(settings: Settings) -> ProcessTypePreferences:
-    """Settings of the process type."""
-    slowest = settings.heartbeat_timeout + settings.heartbeat_interval + settings.scan_interval
+    """Return the settings of the process type."""
+    detection_time = settings.heartbeat_timeout + settings.heartbeat_interval + settings.scan_interval
     return ProcessTypePreferences(
         id=CANARY,
         idle_timeout=settings.idle_timeout,
-        process_timeout=PROCESS_TIMEOUT + 4 * slowest,
+        process_timeout=PROCESS_TIMEOUT + 4 * detection_time,
         break_after_process_timeout=True,
     )
 
 
 class Killer(Protocol):
-    """What a worker lets its canaries do. Without one they kill nothing."""
+    """A worker's interface by which its canaries kill. Without a killer they kill nothing."""
 
     def declines(self, victim: Victim) -> str | None:
-        """Why it can't kill that; None: it can."""
+        """Return why this victim can't be killed, or None if it can."""
 
     def kill(self, victim: Victim) -> None:
-        """Kill it. Does not return, unless what was to be killed is gone already."""
+        """Kill the victim. Returns only if it is already gone."""
 
 
 witnesses: list[Callable[[Decision, Order], None]] = []
-"""Told of each attempt as it begins. For whoever holds the drill's figures against something else."""
+"""Called with each attempt as it begins. The demo compares the drill's figures with its own."""
 
 
 def canary_actor(app: Recovery, killer: Killer | None) -> Actor[..., Any]:
-    """The actor, for the workers of an application. `killer`: how its attempts may kill, where they may."""
+    """Return the actor for the workers of an application. `killer` does the killing, if the workers allow it."""
 
     def canary(order: Order) -> dict[str, Any]:
         attempt = current(CANARY)
-        for tell in witnesses:
-            tell(attempt.decision, order)
+        for witness in witnesses:
+            witness(attempt.decision, order)
         value = _DOES[CanaryKind(order["kind"])](_CanaryTask(app, actor, killer, attempt, order))
         return {WORKER: worker_of(attempt.decision.worker or ""), **(value or {})}
 
@@ -125,12 +128,12 @@ def canary_actor(app: Recovery, killer: Killer | None) -> Actor[..., Any]:
 
 
 class _CanaryTask:
-    """What one attempt knows."""
+    """The task of one attempt."""
 
     def __init__(
-        self, app: Recovery, actor: Actor[..., Any], killer: Killer | None, attempt: Attempt, told: Order
+        self, app: Recovery, actor: Actor[..., Any], killer: Killer | None, attempt: Attempt, order: Order
     ) -> None:
-        self._app, self._actor, self._killer, self._attempt, self._told = app, actor, killer, attempt, told
+        self._app, self._actor, self._killer, self._attempt, self._order = app, actor, killer, attempt, order
 
     def round(self) -> None:
         self._actor.schedule(order(CanaryKind.STEP, left=STEPS - 1))
@@ -138,16 +141,16 @@ class _CanaryTask:
         self._actor.schedule(order(CanaryKind.DROP))
 
     def step(self) -> None:
-        if left := int(self._told["left"]):
-            self._actor.schedule(order(CanaryKind.STEP, left=left - 1))
+        if remaining := int(self._order["left"]):
+            self._actor.schedule(order(CanaryKind.STEP, left=remaining - 1))
 
     def wait(self) -> None:
-        """It has waited."""
+        """Do nothing. The task's delay was the point."""
 
     def drop(self) -> None:
         if self._is_first:
             self._attempt.lost.set()
-            raise ClaimLost("a canary drops its claim, as it was told")
+            raise ClaimLost("a canary drops its claim, as ordered")
 
     def call(self) -> None:
         threading.Event().wait(CALL)
@@ -155,17 +158,17 @@ class _CanaryTask:
     def kill(self) -> dict[str, str] | None:
         if not self._is_first:
             return None
-        victim = Victim(self._told["victim"])
+        victim = Victim(self._order["victim"])
         if why := self._declines(victim):
             return {DECLINED: why}
         assert self._killer is not None
         decision, pass_key = self._attempt.decision, self._attempt.decision.pass_key or ""
-        # Who is killed is to be found by that, and not by the short time that a canary has.
-        if not self._app.resources.store.decisions.extend(decision.id, pass_key, float(self._told["net"])):
+        # With a longer claim, the dead attempt is found by its worker's death, and not by its deadline.
+        if not self._app.resources.store.decisions.extend(decision.id, pass_key, float(self._order["net"])):
             self._attempt.lost.set()
-            raise ClaimLost("a canary was to kill, and its claim is another's")
+            raise ClaimLost("a canary was to kill, but another attempt has its claim")
         threading.Event().wait(HOLD)
-        if why := self._declines(victim):  # meanwhile the drill was stopped, or another worker is gone
+        if why := self._declines(victim):  # the drill may have been stopped, or another worker may have died
             return {DECLINED: why}
         self._killer.kill(victim)
         return None
@@ -175,21 +178,21 @@ class _CanaryTask:
         return self._attempt.decision.attempts == 1 and not self._attempt.decision.restarts
 
     def _declines(self, victim: Victim) -> str | None:
-        """Why this attempt does not kill."""
+        """Return why this attempt does not kill, or None if it may."""
         if self._killer is None:
             return "its worker does not allow it: RECOVERY_DRILL_KILL is off"
         store = self._app.resources.store
         process = store.processes.get_committed_brief(self._attempt.decision.process_id)
         if process is None or process.type != CANARY or process.state is not ProcessState.RUNNING:
-            return "no running canary says so"
-        if process.reopened or process.epoch or not any(one.startswith(f"{LABEL}=") for one in process.labels):
-            return "it is of no drill"
+            return "no running canary orders it"
+        if process.reopened or process.epoch or not any(label.startswith(f"{LABEL}=") for label in process.labels):
+            return "it does not belong to a drill"
         if process.started_at is None or (store.now() - process.started_at).total_seconds() > ORDER_TIMEOUT:
-            return f"it was told so over {ORDER_TIMEOUT:g} s ago"
+            return f"it was ordered over {ORDER_TIMEOUT:g} s ago"
         own = worker_of(self._attempt.decision.worker or "")
         alive = store.overview.workers_alive()
-        if victim is Victim.WORKER and not any(CANARY in one.queues for one in alive if one.id != own):
-            return f"no other worker that serves {CANARY} lives"
+        if victim is Victim.WORKER and not any(CANARY in worker.queues for worker in alive if worker.id != own):
+            return f"no other worker that serves {CANARY} is alive"
         return self._killer.declines(victim)
 
 

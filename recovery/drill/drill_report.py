@@ -1,4 +1,4 @@
-"""What came of a drill: its times against what was promised, which workers took part, and what is to be told beside."""
+"""The report of a drill: its times compared with the promised times, the workers that took part, and notes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WORST = (ProbeOutcome.FAILED, ProbeOutcome.LATE, ProbeOutcome.OK)
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """All times of one step."""
+    """All measured times of one step."""
 
     step: Step
     promise: PromisedTime
@@ -23,24 +23,24 @@ class Measured:
 
     @property
     def seconds(self) -> list[float]:
-        """Those that came about, the shortest first."""
+        """Measured times in seconds, ascending. Probes that failed have none."""
         return sorted(probe.seconds for probe in self.probes if probe.seconds is not None)
 
     @property
     def outcomes(self) -> dict[ProbeOutcome, int]:
-        """How many were of each outcome."""
-        found = dict.fromkeys(ProbeOutcome, 0)
+        """Number of probes by outcome."""
+        counts = dict.fromkeys(ProbeOutcome, 0)
         for probe in self.probes:
-            found[probe.outcome(self.promise)] += 1
-        return found
+            counts[probe.outcome(self.promise)] += 1
+        return counts
 
     @property
     def outcome(self) -> ProbeOutcome:
-        """The worst."""
-        return next(one for one in _WORST if self.outcomes[one] or one is ProbeOutcome.OK)
+        """The worst outcome of a probe."""
+        return next(outcome for outcome in _WORST if self.outcomes[outcome] or outcome is ProbeOutcome.OK)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return this as JSON values."""
         seconds, outcomes = self.seconds, self.outcomes
         return {
             "step": self.step.value,
@@ -57,7 +57,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Taker:
-    """A worker that lived when the drill began, and how many canaries it was at."""
+    """A worker that was alive when the drill began, and how many canaries it ran."""
 
     name: str
     serves: bool
@@ -65,47 +65,47 @@ class Taker:
     killed: bool = False
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return this as JSON values."""
         return {"name": self.name, "serves": self.serves, "canaries": self.canaries, "killed": self.killed}
 
 
 @dataclass(frozen=True, slots=True)
 class DrillReport:
-    """The figures of a drill."""
+    """The result of a drill."""
 
     drill: str
     processes: int
     """Canaries that were started."""
     seconds: float
-    """How long it took."""
+    """Duration of the drill."""
     steps: Sequence[Measured]
     workers: Sequence[Taker]
     canaries: Sequence[Canary] = ()
-    """What was seen of each."""
+    """All canaries with what was seen of them."""
     left: int = 0
     """Canaries whose records could not be removed."""
     notes: Sequence[str] = ()
 
     @property
     def good(self) -> bool:
-        """Whether every promise was kept that was tried, and any was."""
-        return bool(self.steps) and all(one.outcome is ProbeOutcome.OK for one in self.steps)
+        """Whether every tried promise was kept, and at least one was tried."""
+        return bool(self.steps) and all(measured_step.outcome is ProbeOutcome.OK for measured_step in self.steps)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return this as JSON values."""
         return {
             "drill": self.drill,
             "good": self.good,
             "processes": self.processes,
             "seconds": round(self.seconds, 3),
-            "steps": [one.as_dict() for one in self.steps],
-            "workers": [one.as_dict() for one in self.workers],
+            "steps": [part.as_dict() for part in self.steps],
+            "workers": [part.as_dict() for part in self.workers],
             "left": self.left,
             "notes": list(self.notes),
         }
 
     def count(self) -> None:
-        """Count it in this process's metrics."""
+        """Count the drill in this process's metrics."""
         for measured in self.steps:
             for probe in measured.probes:
                 if probe.seconds is not None:
@@ -114,8 +114,8 @@ class DrillReport:
 
 
 def measured(probes: Iterable[Probe], promises: Mapping[Step, PromisedTime]) -> list[Measured]:
-    """Times by step, in order; of steps of which there are any."""
+    """Return the probes by step, in the order of Step, without steps that have no probes."""
     by_step: dict[Step, list[Probe]] = {step: [] for step in Step}
     for probe in probes:
         by_step[probe.step].append(probe)
-    return [Measured(step, promises[step], found) for step, found in by_step.items() if found]
+    return [Measured(step, promises[step], step_probes) for step, step_probes in by_step.items() if step_probes]

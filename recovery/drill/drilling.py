@@ -1,14 +1,14 @@
-"""A whole drill: canaries through the cluster as it is, then, if it may, one that kills a pool process and one that
-kills a worker. Whatever ends it, its canaries are removed before it ends; where it is killed itself, they end by
-themselves.
+"""A whole drill: canaries run through the live cluster. If kills are allowed, one canary kills a pool process and one a
+worker.
 
-It does not measure what it brings about itself: as many canaries wait for a slot at once as there are workers.
+However the drill ends, it removes its canaries. If the drill itself is killed, its canaries end by themselves. The
+drill does not measure delays that it causes itself: at most as many canaries wait for a slot at once as there are
+workers.
 
-`watch` runs drills one after the other, counted in this process's metrics: the promise itself on a dashboard.
-
-A server or a worker that is not there is what a probe is for: it counts as a start that failed, and the next drill
-tries again. Two versions at once are a deployment: that drill is left out and counts as nothing. So is, after the
-first, one that may not begin, since the canary is blocked or a worker that was killed is not back yet.
+`watch` runs drills one after the other and counts them in this process's metrics, for a dashboard. If a server or a
+worker is unavailable, the drill counts as a failed start, and the next drill tries again. A drill is skipped without
+being counted if two versions are deployed, or, after the first drill, if it may not begin because the canary is blocked
+or a killed worker has not returned.
 
 Metrics: recovery_drill_seconds, recovery_drill_probes.
 """
@@ -33,22 +33,22 @@ from recovery.errors import BrokerError, InputError, OtherVersion, ServerUnavail
 from recovery.records.ids import START_TASK, new_process_id
 
 LOOK_EVERY = 0.05
-"""Seconds. What is looked for stands in a record for a second at least."""
+"""Seconds between two looks at canaries. Everything to be seen stays in a record for at least a second."""
 MAX_PROCESSES = 1000
 CALL_TIMEOUT = 10.0
-"""Seconds in which workers that took no canary are called."""
+"""Maximum seconds for which workers that ran no canary are called."""
 
 Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class DrillPlan:
-    """What a drill is to do. Raises InputError."""
+    """The options of a drill. Raises InputError."""
 
     processes: int = 10
     kill: bool = False
     why: str = ""
-    """Why something is killed: kept in the audit log."""
+    """Why something is killed, for the audit log."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.processes <= MAX_PROCESSES:
@@ -56,8 +56,11 @@ class DrillPlan:
 
 
 def run(resources: Resources, plan: DrillPlan, tell: Tell = lambda _: None) -> DrillReport:
-    """Run a drill; what came of it. `tell` is told what is being done. Raises what `readiness.muster` does,
-    StartRefused and StoreError; whatever it raises, it leaves no canary that it could remove."""
+    """Run a drill, and return its report.
+
+    Removes all canaries that it can, even if it raises. Raises what `readiness.muster` raises, StartRefused and
+    StoreError. `tell` is called with progress messages.
+    """
     drill_id = new_process_id()
     with audited(resources, "drill", "kill", plan.why, drill=drill_id) if plan.kill else nullcontext():
         crew = readiness.muster(resources, kill=plan.kill)
@@ -82,9 +85,9 @@ class _Drill:
         self._notes: list[str] = []
 
     def work(self) -> None:
-        """All that is to be measured."""
-        if old := self.flock.remove_old():
-            self._notes.append(f"removed {old} canaries of drills that were cut off")
+        """Run all measurements."""
+        if removed := self.flock.remove_old():
+            self._notes.append(f"removed {removed} canaries of interrupted drills")
         self._tell(f"{self._plan.processes} canaries through {len(self._crew.serving)} workers")
         self._rounds()
         self._call()
@@ -93,34 +96,34 @@ class _Drill:
                 self._kill(victim)
 
     def _rounds(self) -> None:
-        """Start canaries, a few at a time, until all have ended, or nothing has changed for as long as the slowest step
-        may take."""
+        """Start canaries, a few at a time, until all have ended, or until nothing has changed for as long as the
+        slowest step may take."""
         wanted = self._plan.processes
-        timeout, seen = self._stands_still_for(), time.monotonic()
+        timeout, last_change = self._standstill_timeout(), time.monotonic()
         while True:
             if self.flock.look():
-                seen = time.monotonic()
-            running = [one for one in self.flock.canaries if not one.ended]
+                last_change = time.monotonic()
+            running = [canary for canary in self.flock.canaries if not canary.ended]
             started = len(self.flock.canaries)
             if not running and started >= wanted:
                 return
-            if time.monotonic() - seen > timeout:
+            if time.monotonic() - last_change > timeout:
                 self._note_unfinished(len(running), wanted - started)
                 return
-            self._start_some(wanted - started, sum(one.waits for one in running))
+            self._start_some(wanted - started, sum(canary.waits for canary in running))
             self._pause.wait(LOOK_EVERY)
 
     def _start_some(self, wanted: int, waiting: int) -> None:
         for _ in range(min(wanted, len(self._crew.serving) - waiting)):
             try:
                 self.flock.start(CanaryKind.ROUND)
-            except ServerUnavailable:  # that nothing goes on is told when it has been so for long
+            except ServerUnavailable:  # a lasting standstill is reported later
                 return
 
     def _call(self) -> None:
-        """Start canaries until each worker had one, or was called for long enough."""
-        until = time.monotonic() + CALL_TIMEOUT
-        while time.monotonic() < until:
+        """Start canaries until each worker has run one, or CALL_TIMEOUT has passed."""
+        deadline = time.monotonic() + CALL_TIMEOUT
+        while time.monotonic() < deadline:
             try:
                 if not self._missing():
                     return
@@ -128,44 +131,44 @@ class _Drill:
                     self.flock.start(CanaryKind.CALL)
             except ServerUnavailable:
                 self._pause.wait(LOOK_EVERY)
-            self._await(self._calls(), until)
+            self._await(self._calls(), deadline)
 
     def _missing(self) -> set[str]:
-        """Those that took none, and are still there."""
-        alive = {one.id for one in self._resources.store.overview.workers_alive()}
-        return {one.id for one in self._crew.serving if one.id in alive} - self.flock.took().keys()
+        """Return the ids of live workers that have not run a canary."""
+        alive = {worker.id for worker in self._resources.store.overview.workers_alive()}
+        return {worker.id for worker in self._crew.serving if worker.id in alive} - self.flock.took().keys()
 
     def _kill(self, victim: Victim) -> None:
-        """One canary that kills, and waits for the attempt that comes after."""
-        what = "its pool process" if victim is Victim.SLOT else "its worker"
+        """Start a canary that kills, and wait until the next attempt has finished it."""
+        victim_name = "its pool process" if victim is Victim.SLOT else "its worker"
         step = Step.KILLED_WORKER if victim is Victim.WORKER else Step.KILLED_SLOT
         try:
-            crew = readiness.muster(self._resources, kill=True)  # it is a while since the first look
+            crew = readiness.muster(self._resources, kill=True)  # time has passed since the first check
             canary = self.flock.start(CanaryKind.KILL, victim, net=net(self._settings))
         except (InputError, OtherVersion, ServerUnavailable) as error:
             self._notes.append(f"{step.value} was not tried: {error}")
             return
-        self._tell(f"a canary kills {what}")
+        self._tell(f"a canary kills {victim_name}")
         slowest = promised(step, self._settings)
-        until = time.monotonic() + patience(promised(Step.START, self._settings)) + HOLD + patience(slowest)
-        self._await([canary], until)
+        deadline = time.monotonic() + patience(promised(Step.START, self._settings)) + HOLD + patience(slowest)
+        self._await([canary], deadline)
         if why := self.flock.declined(canary):
             self._notes.append(f"{step.value} was not tried: {why}")
         elif victim is Victim.WORKER and (worker := canary.first_worker):
             self._killed.add(worker)
             self._neighbours = crew.neighbours(worker)
 
-    def _await(self, canaries: Collection[Canary], until: float) -> None:
-        """Wait until all of these have ended."""
-        while not all(one.ended for one in canaries) and time.monotonic() < until:
+    def _await(self, canaries: Collection[Canary], deadline: float) -> None:
+        """Wait until all of these canaries have ended."""
+        while not all(canary.ended for canary in canaries) and time.monotonic() < deadline:
             self._pause.wait(LOOK_EVERY)
             self.flock.look()
 
     def _calls(self) -> list[Canary]:
-        return [one for one in self.flock.canaries if one.kind is CanaryKind.CALL]
+        return [canary for canary in self.flock.canaries if canary.kind is CanaryKind.CALL]
 
-    def _stands_still_for(self) -> float:
-        """Seconds in which something happens, if anything ever does."""
+    def _standstill_timeout(self) -> float:
+        """Return the seconds within which the slowest step must happen."""
         return max(
             patience(promised(Step.START, self._settings)),
             DELAY + patience(promised(Step.DELAY, self._settings)),
@@ -174,30 +177,33 @@ class _Drill:
 
     def _note_unfinished(self, running: int, unstarted: int) -> None:
         if running:
-            self._notes.append(f"{running} canaries had not ended when nothing went on any more")
+            self._notes.append(f"{running} canaries had not ended when no canary made progress any more")
         if unstarted > 0:
-            self._notes.append(f"{unstarted} canaries were not started, since nothing went on")
+            self._notes.append(f"{unstarted} canaries were not started, because no canary made progress")
 
     def report(self) -> DrillReport:
-        """What came of it."""
+        """Return the drill's report."""
         took = self.flock.took()
-        # Of one that declined, or was called and has no worker yet, there is nothing to tell.
-        told = [
-            one
-            for one in self.flock.canaries
-            if self.flock.declined(one) is None and not (one.kind is CanaryKind.CALL and one.waits)
+        # Canaries that declined, and calls that no worker has taken yet, are not reported.
+        reported = [
+            canary
+            for canary in self.flock.canaries
+            if self.flock.declined(canary) is None and not (canary.kind is CanaryKind.CALL and canary.waits)
         ]
-        probes = [probe for one in told for probe in one.probes(self.flock.worker_timeout)]
-        unstarted = self._plan.processes - sum(one.kind is CanaryKind.ROUND for one in self.flock.canaries)
+        probes = [probe for canary in reported for probe in canary.probes(self.flock.worker_timeout)]
+        unstarted = self._plan.processes - sum(canary.kind is CanaryKind.ROUND for canary in self.flock.canaries)
         probes += [Probe(Step.START, "", START_TASK, None)] * unstarted
         promises: dict[Step, PromisedTime] = {
             step: promised(step, self._settings, neighbours=self._neighbours) for step in Step
         }
         workers = [
-            *(Taker(one.name, True, took.get(one.id, 0), one.id in self._killed) for one in self._crew.serving),
-            *(Taker(one.name, False, 0) for one in self._crew.others),
+            *(
+                Taker(worker.name, True, took.get(worker.id, 0), worker.id in self._killed)
+                for worker in self._crew.serving
+            ),
+            *(Taker(worker.name, False, 0) for worker in self._crew.others),
         ]
-        broken = [f"canary {one.id} broke: {one.error}" for one in self.flock.canaries if one.error]
+        broken = [f"canary {canary.id} broke: {canary.error}" for canary in self.flock.canaries if canary.error]
         return DrillReport(
             drill=self.id,
             processes=len(self.flock.canaries),
@@ -211,7 +217,8 @@ class _Drill:
 
 
 MIN_EVERY, MAX_EVERY = 10.0, 180.0
-"""Seconds. One takes some five, and the alert of those that fail looks for one in each of two times three minutes."""
+"""Allowed seconds between two drills. A drill takes about five. The alert on failing drills needs one in each of two
+periods of three minutes."""
 
 
 def watch(
@@ -222,11 +229,14 @@ def watch(
     tell: Tell,
     ending: threading.Event | None = None,
 ) -> None:
-    """Run a drill every so many seconds until `ending` is set, or something is raised that does not pass by itself.
-    `show` is given each report, `tell` what kept a drill from beginning. Raises InputError for the first alone."""
+    """Run a drill every `every` seconds until `ending` is set, or a permanent error is raised.
+
+    `show` is called with each report, `tell` with the reason if a drill can't begin. Raises InputError only for the
+    first drill.
+    """
     ending, first = ending or threading.Event(), True
     while not ending.is_set():
-        began = time.monotonic()
+        began_at = time.monotonic()
         try:
             run_once(resources, plan, show, tell)
         except InputError as error:
@@ -234,13 +244,13 @@ def watch(
                 raise
             tell(f"no drill: {error}")
         first = False
-        ending.wait(max(0.0, every - (time.monotonic() - began)))
+        ending.wait(max(0.0, every - (time.monotonic() - began_at)))
 
 
 def run_once(
     resources: Resources, plan: DrillPlan, show: Callable[[DrillReport], None], tell: Tell
 ) -> DrillReport | None:
-    """One drill, counted; None if it could not be run."""
+    """Run a drill and count it. Return None if it could not run."""
     try:
         report = run(resources, plan)
     except OtherVersion as error:

@@ -1,6 +1,6 @@
-"""The canaries of one drill: started, looked at, and removed with all of their records.
+"""The canaries of one drill: they are started, observed, and removed with all of their records.
 
-What a drill leaves, since it was killed, ends by itself; the next one removes it.
+Canaries of a drill that was killed end by themselves. The next drill removes them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from recovery.store import batches
 log = logging.getLogger(__name__)
 
 PAGE = 100
-"""Canaries that are looked at at once."""
+"""Canaries that are read at once."""
 MAX_LEFT = 10_000
-"""Canaries of earlier drills that are looked for: those of a probe that was killed each minute for a day."""
+"""Maximum canaries of earlier drills that are searched. A drill that is killed every minute leaves fewer in a day."""
 REMOVE_TIMEOUT = 10.0
-"""Seconds that removing takes at most. What has ended is at rest within moments."""
+"""Maximum seconds for the removal. Ended canaries are at rest within moments."""
 LOOK_EVERY = 0.1
 WHY = "its drill has ended"
 
@@ -43,51 +43,52 @@ class Flock:
         kind = type_preferences(resources.settings)
         self._type = resources.store.preferences.process_type(kind)
         self.worker_timeout = resources.store.preferences.actor(actor_preferences()).worker_timeout
-        """Seconds: of the canary, as an operator may have set it."""
+        """Seconds: the canary actor's worker_timeout, which an operator may have changed."""
         self.canaries: list[Canary] = []
 
     def start(self, kind: CanaryKind, victim: Victim | None = None, **told: float) -> Canary:
-        """Start a canary. Raises ServerUnavailable, StartRefused."""
-        said = order(kind, **({"victim": victim.value} if victim is not None else {}), **told)
+        """Start a canary. Raises ServerUnavailable and StartRefused."""
+        argument = order(kind, **({"victim": victim.value} if victim is not None else {}), **told)
         starts = Starts(self._resources, self._type)
-        started = starts.start(starts.process(encode_call(CANARY, (said,), {}).text, labels=(self._label,)))
+        started = starts.start(starts.process(encode_call(CANARY, (argument,), {}).text, labels=(self._label,)))
         canary = Canary(started.id, kind, victim, {}, net=told.get("net", 0.0))
         self.canaries.append(canary)
         return canary
 
     def look(self) -> bool:
-        """See how far those are that have not ended; whether anything has changed. Where MongoDB is away nothing is
-        seen, and the next look is soon."""
+        """Read the canaries that have not ended. Return whether any has changed. Returns False while MongoDB is
+        unavailable, because the next look follows soon."""
         try:
-            running = [one for one in self.canaries if not one.ended]
-            return sum(self._look(some) for some in batches(running, PAGE)) > 0
+            running = [canary for canary in self.canaries if not canary.ended]
+            return sum(self._look(batch) for batch in batches(running, PAGE)) > 0
         except StoreUnavailable as error:
             log.debug("canaries not looked at (%s)", error)
             return False
 
-    def _look(self, some: Sequence[Canary]) -> bool:
+    def _look(self, batch: Sequence[Canary]) -> bool:
         try:
-            return self._note(some)
+            return self._note(batch)
         except DamagedRecord as error:
-            if len(some) > 1:
-                return sum(self._look([one]) for one in some) > 0
-            (canary,) = some
+            if len(batch) > 1:
+                return sum(self._look([single]) for single in batch) > 0
+            (canary,) = batch
             canary.error, canary.ended = str(error), True
             return True
 
-    def _note(self, some: Sequence[Canary]) -> bool:
-        store, by_id = self._resources.store, {one.id: one for one in some}
-        # Before the tasks: of one that has ended then, they are all seen as they are for good.
+    def _note(self, batch: Sequence[Canary]) -> bool:
+        store, by_id = self._resources.store, {canary.id: canary for canary in batch}
+        # Read before the tasks. Otherwise the tasks of an ended process might have been read before they reached their
+        # final state.
         processes = store.processes.committed_briefs(by_id)
         changed = False
         for process_id, decisions in store.decisions.of_processes(list(by_id)):
             for task, decision in decisions.items():
                 changed |= by_id[process_id].note(task, decision)
-        over = [one for one in processes.values() if one.state is not ProcessState.RUNNING]
-        values = store.process_details.values_of([one.id for one in over]) if over else {}
+        ended_processes = [process for process in processes.values() if process.state is not ProcessState.RUNNING]
+        values = store.process_details.values_of([process.id for process in ended_processes]) if ended_processes else {}
         for process in processes.values():
             by_id[process.id].started = process.started_at
-        for process in over:
+        for process in ended_processes:
             canary = by_id[process.id]
             canary.values = {task: _decoded(text) for task, text in values.get(process.id, {}).items()}
             canary.error = f"{process.error.kind}: {process.error.message}" if process.error is not None else None
@@ -95,61 +96,68 @@ class Flock:
         return changed
 
     def took(self) -> dict[str, int]:
-        """{worker id: how many canaries it was at}, of those that have ended."""
-        found: dict[str, int] = {}
+        """Return {worker id: number of ended canaries that it ran}."""
+        counts: dict[str, int] = {}
         for canary in self.canaries:
-            at_it = {value.get("worker", "") for value in (canary.values or {}).values()}
-            for worker in {*at_it, canary.first_worker or ""} - {""}:
-                found[worker] = found.get(worker, 0) + 1
-        return found
+            workers = {value.get("worker", "") for value in (canary.values or {}).values()}
+            for worker in {*workers, canary.first_worker or ""} - {""}:
+                counts[worker] = counts.get(worker, 0) + 1
+        return counts
 
     def declined(self, canary: Canary) -> str | None:
-        """Why a canary did not kill, if it said so."""
+        """Return why a canary refused to kill, or None."""
         return (canary.values or {}).get(START_TASK, {}).get(DECLINED)
 
     def remove_old(self) -> int:
-        """Remove what drills have left that were killed: what should have ended by itself long ago. How many."""
-        now, least = self._resources.store.now(), 2 * self._type.process_timeout
-        old = [p for p in self._all() if p.started_at and (now - p.started_at).total_seconds() > least]
+        """Remove canaries of drills that were killed: those that should have ended long ago. Return how many were
+        removed."""
+        now, minimum_age = self._resources.store.now(), 2 * self._type.process_timeout
+        old = [
+            process
+            for process in self._all()
+            if process.started_at and (now - process.started_at).total_seconds() > minimum_age
+        ]
         return len(self._remove(old)) if old else 0
 
     def remove(self) -> int:
-        """End what runs, and remove all canaries of this drill; how many could not be, and are removed by a later
-        one. Does not raise for servers that are away."""
-        ours, until = {one.id for one in self.canaries}, time.monotonic() + REMOVE_TIMEOUT
+        """Abort and remove all canaries of this drill. Return how many could not be removed; a later drill removes
+        them. Does not raise if a server is unavailable."""
+        own_ids, deadline = {canary.id for canary in self.canaries}, time.monotonic() + REMOVE_TIMEOUT
         pause = threading.Event()
-        left = list(ours)
-        while left and time.monotonic() < until:
+        remaining = list(own_ids)
+        while remaining and time.monotonic() < deadline:
             try:
-                # By label too: of a start that was not confirmed the id is not known.
-                found = [one for one in self._all() if one.id in ours or self._label in one.labels]
-                gone = self._remove(found)
-                left = [one.id for one in found if one.id not in gone]
+                # Also searched by label, because the id of an unconfirmed start is unknown.
+                canaries = [
+                    process for process in self._all() if process.id in own_ids or self._label in process.labels
+                ]
+                removed = self._remove(canaries)
+                remaining = [process.id for process in canaries if process.id not in removed]
             except (StoreError, BrokerError) as error:
                 log.debug("canaries not removed yet (%s)", error)
-            if left:
+            if remaining:
                 pause.wait(LOOK_EVERY)
-        return len(left)
+        return len(remaining)
 
     def _all(self) -> list[Process]:
         store = self._resources.store
         ids = store.search.newest(MAX_LEFT, process_type=CANARY)
         return list(store.processes.committed_briefs(ids).values())
 
-    def _remove(self, found: Iterable[Process]) -> set[str]:
-        gone: set[str] = set()
-        for some in batches(found, PAGE):
-            if lives := [one.id for one in some if one.state in UNENDED_PROCESSES]:
-                abort(self._resources, lives, WHY)
-            seen = self._resources.store.processes.committed_briefs([one.id for one in some])
-            gone |= {one.id for one in some} - seen.keys()
-            gone |= remove(self._resources, list(seen.values()))
-        return gone
+    def _remove(self, processes: Iterable[Process]) -> set[str]:
+        removed: set[str] = set()
+        for batch in batches(processes, PAGE):
+            if live_ids := [process.id for process in batch if process.state in UNENDED_PROCESSES]:
+                abort(self._resources, live_ids, WHY)
+            stored = self._resources.store.processes.committed_briefs([process.id for process in batch])
+            removed |= {process.id for process in batch} - stored.keys()
+            removed |= remove(self._resources, list(stored.values()))
+        return removed
 
 
 def _decoded(text: str | None) -> dict[str, str]:
     try:
-        found = json.loads(text or "{}")
+        value = json.loads(text or "{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}

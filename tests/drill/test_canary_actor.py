@@ -107,7 +107,7 @@ def test_the_last_worker_is_not_killed(world: World, hand: Hand) -> None:
     world.store.catch_up(10)
     world.pump("w#1")
     assert hand.killed == []
-    assert "no other worker that serves recovery.canary lives" in value(world, one)[DECLINED]
+    assert "no other worker that serves recovery.canary is alive" in value(world, one)[DECLINED]
 
 
 def test_what_was_stopped_meanwhile_kills_nothing(world: World, hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,8 @@ def test_what_was_stopped_meanwhile_kills_nothing(world: World, hand: Hand, monk
 
 def test_a_process_that_no_drill_has_made_kills_nothing(world: World, hand: Hand) -> None:
     process_id = world.start(CANARY, order(CanaryKind.KILL, victim="worker", net=30.0))
-    assert value(world, Canary(process_id, CanaryKind.KILL, Victim.WORKER, {}))[DECLINED] == "it is of no drill"
+    declined = value(world, Canary(process_id, CanaryKind.KILL, Victim.WORKER, {}))[DECLINED]
+    assert declined == "it does not belong to a drill"
     assert hand.killed == []
 
 
@@ -141,7 +142,7 @@ def test_a_task_of_another_process_kills_nothing(world: World, hand: Hand) -> No
     def other() -> Any:
         return world.app.actors[CANARY].schedule(order(CanaryKind.KILL, victim="worker", net=30.0))
 
-    assert world.run(other)[DECLINED] == "no running canary says so"
+    assert world.run(other)[DECLINED] == "no running canary orders it"
     assert hand.killed == []
 
 

@@ -240,7 +240,7 @@ def test_killed_its_canaries_end_by_themselves_and_are_removed_by_the_next(clust
     cluster.beat()
     wait_until(lambda: processes.count_documents({"state": "broken"}) == 3, 30, "the end of their time")
     found = run.run(cluster.app.resources, DrillPlan(processes=1))
-    assert "removed 3 canaries of drills that were cut off" in found.notes
+    assert "removed 3 canaries of interrupted drills" in found.notes
     assert nothing_left(cluster)
 
 
@@ -272,7 +272,7 @@ def test_a_probe_without_a_worker_counts_a_start_that_failed(cluster: Cluster) -
     shown: list[Any] = []
     assert run.run_once(cluster.app.resources, DrillPlan(), shown.append, said.append) is None
     assert REGISTRY.get_sample_value("recovery_drill_probes_total", labels) == before + 1
-    assert said and "no worker lives" in said[0] and not shown
+    assert said and "no worker is alive" in said[0] and not shown
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_a_probe_without_a_worker_counts_a_start_that_failed(cluster: Cluster) -
         (["--watch", "--every", "1s"], "--every 1s: must be 10s to 3m"),
         (["--yes"], "--yes: goes with --kill"),
         (["--processes", "0"], "--processes 0: must be 1 to 1,000"),
-        ([], "no worker lives in database"),
+        ([], "no worker is alive in database"),
     ],
 )
 def test_what_is_refused(cluster: Cluster, options: list[str], told: str) -> None:
