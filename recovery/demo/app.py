@@ -1,15 +1,15 @@
-"""Workflows as processes: one task for each task of a workflow, and one that collects what the last ones made.
+"""Workflows as processes: one task for each task of a workflow, and one that collects the results of the last tasks.
 
     recovery worker --app recovery.demo.app:app
     recovery run workflow.json
 
-A task sleeps as long as its runtime says and returns a nonce, a text that no other execution returns. So who
-uses a task's value tells which execution it is of; `audit` lives on that.
+A task sleeps for its runtime and returns a nonce, a text that no other execution returns. So the users of a task's
+value show which execution made it. `audit` relies on this.
 
-A part of the attempts fails for what passes by itself, by the demo's seed. The environment says so, so that every
-process of a worker fails alike: WORKFLOW_FAIL is the part, from 0 to 1, and WORKFLOW_SEED the seed. Which attempt of
-which task fails, and how, follows from both alone; whether it fails before it has done anything or after it has written
-its line is as good as chance, too.
+Some attempts fail with a transient error, as the demo's seed decides. All pool processes read the same environment
+variables, so they agree: WORKFLOW_FAIL is the fraction of attempts that fail, from 0 to 1, and WORKFLOW_SEED the seed.
+Both decide which attempt of which task fails, with which error, and whether before its work or after it has written its
+line.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ _ERRORS = (
 
 
 class InjectedFailure:
-    """What befalls one attempt: nothing, mostly; or an error, before or after its work."""
+    """The fate of one attempt: usually nothing, otherwise an error before or after its work."""
 
     def __init__(self, task: str, attempt: int) -> None:
-        chance = Random(f"{os.environ.get(SEED, '')}/{task}/{attempt}")
-        fails = chance.random() < float(os.environ.get(PART) or 0)
-        self._before = chance.random() < 0.5
-        self._error = chance.choice(_ERRORS) if fails else None
+        random = Random(f"{os.environ.get(SEED, '')}/{task}/{attempt}")
+        fails = random.random() < float(os.environ.get(PART) or 0)
+        self._before = random.random() < 0.5
+        self._error = random.choice(_ERRORS) if fails else None
 
     def before(self) -> None:
-        """Fail, if it is to fail before its work."""
+        """Raise the error, if there is one that comes before the work."""
         if self._error is not None and self._before:
             raise self._error
 
     def after(self) -> None:
-        """Fail, if it is to fail when the work is done: its line is there, and its value will never be."""
+        """Raise the error, if any, after the work: the attempt's line is written, but its value is not accepted."""
         if self._error is not None:
             raise self._error
 
 
 def failure_environment(part: float, seed: int) -> dict[str, str]:
-    """Return the variables that make workers fail alike."""
+    """Return the environment variables that make all workers fail in the same way."""
     return {PART: f"{part:g}", SEED: str(seed)} if part else {}
 
 
@@ -68,33 +68,33 @@ APP = f"{__name__}:app"
 
 app = Recovery()
 
-# A sleeping task beats, so only a dead one times out; the time-out is what a task costs whose worker and all
-# workers of its host died at once. That many lost attempts are our own kills, and not the task's fault.
-_PATIENT: dict[str, Any] = {
+# A sleeping task sends heartbeats, so only a dead one times out. This timeout applies if a task's worker and all
+# workers of its host die at once. The demo kills attempts on purpose, so lost attempts must not break a task.
+_PREFERENCES: dict[str, Any] = {
     "auto_heartbeat": True,
     "worker_timeout": 10.0,
     "max_work_timeouts": 1000,
-    # Quicker than anybody would try a real host again: a demo is watched.
+    # Short, because a person watches the demo. For a real host the delays would be longer.
     "retry": Backoff(initial=0.5, coefficient=1.2, jitter=(0, 0.5), maximum=3),
 }
 
 
-@app.process(PROCESS, **_PATIENT)
+@app.process(PROCESS, **_PREFERENCES)
 def workflow(tasks: list[tuple[str, list[str], float]], time_scale: float, number: int = 0) -> Any:
-    """Run `[id, parents, runtime]`, parents first; the result is `collect`'s, of the tasks that none waits for. By its
-    `number` each process of a demo has failures of its own."""
+    """Run tasks `[id, parents, runtime]`, given parents first, and return the result of `collect` for the tasks without
+    children. Each process of a demo has its own failures, by its `number`."""
     promises: dict[str, Any] = {}
     inner: set[str] = set()
     for task, parents, runtime in tasks:
-        seen = [promises[parent] for parent in parents]
-        promises[task] = workflow_task.schedule(task, runtime * time_scale, seen, number)
+        parent_promises = [promises[parent] for parent in parents]
+        promises[task] = workflow_task.schedule(task, runtime * time_scale, parent_promises, number)
         inner.update(parents)
     return collect.schedule([promise for task, promise in promises.items() if task not in inner], number)
 
 
-@app.actor("workflow_task", **_PATIENT)
+@app.actor("workflow_task", **_PREFERENCES)
 def workflow_task(task: str, seconds: float, parents: list[dict[str, str]], number: int = 0) -> dict[str, str]:
-    """Sleep, then return a new nonce."""
+    """Sleep for `seconds`, and return a new nonce."""
     failure = _failure(number)
     failure.before()
     time.sleep(seconds)
@@ -104,9 +104,9 @@ def workflow_task(task: str, seconds: float, parents: list[dict[str, str]], numb
     return value
 
 
-@app.actor("collect", **_PATIENT)
+@app.actor("collect", **_PREFERENCES)
 def collect(leaves: list[dict[str, str]], number: int = 0) -> dict[str, Any]:
-    """Return what the last tasks of the workflow returned, and a nonce of this execution."""
+    """Return the values of the workflow's last tasks, and a nonce of this execution."""
     failure = _failure(number)
     failure.before()
     value: dict[str, Any] = {"nonce": _nonce(), "leaves": _nonces(leaves), "count": len(leaves)}
@@ -115,8 +115,8 @@ def collect(leaves: list[dict[str, str]], number: int = 0) -> dict[str, Any]:
     return value
 
 
-def _write_down(decision: Decision, _: Order) -> None:
-    """An attempt of a canary begins."""
+def _record_flight(decision: Decision, _: Order) -> None:
+    """Record in the ledger that an attempt of a canary begins."""
     ledger.append(
         {
             "canary": decision.process_id,
@@ -129,7 +129,7 @@ def _write_down(decision: Decision, _: Order) -> None:
     )
 
 
-witnesses.append(_write_down)
+witnesses.append(_record_flight)
 
 
 def _failure(number: int) -> InjectedFailure:

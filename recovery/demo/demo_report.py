@@ -1,21 +1,20 @@
-"""What came of a demo, as figures and as a verdict.
+"""The report of a demo: figures and a verdict.
 
-`unexplained` finds repairs that are evidence of lost records: in a demo in which nothing
-destroyed any, each is a defect.
+`unexplained` finds repairs that prove lost records. In a demo without a disaster each of them is a bug.
 
-A demo kills, freezes and cuts off; it deletes no record and changes none. What it may destroy are writes: a primary
-that steps down, or is killed or frozen until another is elected, takes back what a majority did not have. By the order
-of writes (docs/records.md) that explains some repairs and not others:
+A demo kills, freezes and interrupts. It deletes and changes no record. It may only lose writes: a primary that steps
+down, or is killed or frozen until another is elected, rolls back writes that a majority did not have. By the order of
+writes (docs/records.md) this explains some repairs and not others:
 
-- The children of a task and the graph's word for them are written one after the other, by the primary's word alone.
-  If the primary changes in between, the new one may have the graph's word without a record that it names, or, at a
-  start, a decision without the graph: CHILDREN_MISSING, TASK_MISSING, DECISION_MISSING, GRAPH_MISSING.
-- That a task is finished is written to its decision with majority, and only then to the graph. Whatever is taken back,
-  it is the graph's word that goes first: FINISHED_UNDECIDED has no innocent cause. Neither has a link of a graph to
-  nowhere, or a circle, since a graph is changed in one write; nor a live record without a deadline.
+- The children of a task, and the graph's entry for them, are written one after the other, acknowledged by the primary
+  alone. If the primary changes in between, the new one may have the graph's entry without a record that it names, or,
+  at a start, a decision without the graph: CHILDREN_MISSING, TASK_MISSING, DECISION_MISSING, GRAPH_MISSING.
+- A finished task is written to its decision with majority write concern, and only then to the graph. A rollback loses
+  the graph's entry first, so FINISHED_UNDECIDED is always a bug. So is a graph's link to a missing task, or a cycle,
+  because a graph is changed in one write; and so is a live record without a deadline.
 
-No kill of a worker, a beat or Valkey, and no message that is dropped, touches a record: a step that was cut off has
-left undone what comes later, never what comes before.
+Kills of workers, beats or Valkey, and dropped messages, touch no record. An interrupted step leaves later writes
+undone, never earlier ones.
 """
 
 from __future__ import annotations
@@ -35,13 +34,18 @@ from recovery.rules import Rule
 from recovery.wfformat.workload import Run
 
 BY_FAILOVER = frozenset({Rule.CHILDREN_MISSING, Rule.TASK_MISSING, Rule.DECISION_MISSING, Rule.GRAPH_MISSING})
-"""Of what a change of the primary takes back."""
+"""Rules whose findings a change of the primary can cause."""
 BY_NOTHING = frozenset({Rule.FINISHED_UNDECIDED, Rule.DEAD_LINK, Rule.CYCLE, Rule.DEADLINE_MISSING})
-"""Of nothing that a demo does."""
+"""Rules whose findings nothing in a demo can cause."""
 
 
 def unexplained(repairs: Mapping[str, int], faults: Mapping[str, int]) -> Iterator[str]:
-    """In words, each repair among {rule: how many} that none of {kind of fault: how many} can have caused."""
+    """Yield a description of each repair that none of these faults can have caused.
+
+    Args:
+        repairs: Repairs by rule.
+        faults: Faults by kind.
+    """
     failovers = sum(faults.get(kind, 0) for kind in FAILOVERS)
     for rule, count in repairs.items():
         if rule in BY_NOTHING:
@@ -50,14 +54,14 @@ def unexplained(repairs: Mapping[str, int], faults: Mapping[str, int]) -> Iterat
             yield f"lost records: {count} repaired as {rule}, and MongoDB's primary never changed"
 
 
-NO_STALE_RESULT = "No attempt came back after another had taken its place: nothing is proved about stale results."
+NO_STALE_RESULT = "No attempt returned after another had replaced it: nothing is proved about stale results."
 SHOWN = 5
-"""Places that a message names; a bug mostly has one cause."""
+"""Maximum problems that a report names. A bug usually shows the same problem in many places."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What the workers counted, those that were killed included."""
+    """The workers' counters, including those of killed workers."""
 
     requeued: int = 0
     stale_rejected: int = 0
@@ -70,34 +74,34 @@ class Counts:
 
     @classmethod
     def read(cls, folder: Path) -> Counts:
-        """Add up the files that the workers' processes keep their metrics in, each worker in a folder of its own."""
-        found = multiprocess.collect(*folder.iterdir())
-        lag = multiprocess.buckets(found, "recovery_requeue_lag_seconds")
+        """Add up the metric files of the workers' processes. Each worker has its own folder."""
+        samples = multiprocess.collect(*folder.iterdir())
+        lag = multiprocess.buckets(samples, "recovery_requeue_lag_seconds")
         return cls(
-            requeued=round(multiprocess.total(found, "recovery_requeues")),
-            stale_rejected=round(multiprocess.total(found, "recovery_stale_results")),
-            stale_results=round(multiprocess.totals(found, "recovery_stale_results", "reason").get("result", 0)),
-            retried=round(multiprocess.total(found, "recovery_retries")),
+            requeued=round(multiprocess.total(samples, "recovery_requeues")),
+            stale_rejected=round(multiprocess.total(samples, "recovery_stale_results")),
+            stale_results=round(multiprocess.totals(samples, "recovery_stale_results", "reason").get("result", 0)),
+            retried=round(multiprocess.total(samples, "recovery_retries")),
             lag_p50=multiprocess.quantile(0.5, lag),
             lag_p99=multiprocess.quantile(0.99, lag),
-            repairs=dict(sorted(multiprocess.totals(found, "recovery_repairs", "rule").items())),
+            repairs=dict(sorted(multiprocess.totals(samples, "recovery_repairs", "rule").items())),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoReport:
-    """The figures of a demo. `problems` says in words what was not as promised; empty: all was."""
+    """The figures of a demo. `problems` describes everything that was not as promised."""
 
     processes: int
     finished: int
-    """Without those whose record was destroyed since."""
+    """Finished processes, without those whose record was destroyed later."""
     tasks: int
     executions: int
     requeued: int
     stale_rejected: int
     """Stale messages and results that were discarded."""
     stale_results: int
-    """Of them the results: of attempts that were overtaken by another."""
+    """Stale results alone: results of attempts that another attempt had replaced."""
     accepted_twice: int
     lost: int
     wall_seconds: float
@@ -106,31 +110,31 @@ class DemoReport:
     kills: int
     seed: int
     faults: Mapping[str, int]
-    """{kind: how often}."""
+    """{kind of fault: how often}."""
     repairs: Mapping[str, int]
     """{rule of the failure map: repairs that changed something}."""
     live_without_deadline: int
-    """The most live records that lacked a deadline at any look."""
+    """The highest number of live records without a deadline at any look."""
     retried: int = 0
-    """Attempts that failed for what passes by itself, and were tried again."""
+    """Attempts that failed with a transient error and were retried."""
     broken: int = 0
     unrecoverable: Mapping[str, str] = field(default_factory=dict)
-    """{process: why}: after a disaster, those that nobody can bring back."""
+    """{process: reason} for processes that nobody can recover after a disaster."""
     killed_half_way: Killed | None = None
-    """After a disaster: where its repair was when all who were at it were killed."""
+    """How far the repair of a disaster was when all its workers were killed."""
     drill: Mapping[str, Any] | None = None
-    """What a drill at the end measured, with how many of its times were held against the ledger."""
+    """Times of the drill at the end, and how many of them were compared with the ledger."""
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    """What the run did not bring about, so that nothing is proved about it."""
+    """What the demo did not bring about, so that it proves nothing about it."""
 
     @property
     def good(self) -> bool:
-        """Whether every process finished, nothing was lost, nothing accepted twice, and everything had a deadline."""
+        """Whether every process finished, nothing was lost or accepted twice, and every live record had a deadline."""
         return not self.problems
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the report as JSON values."""
         return asdict(self)
 
 
@@ -170,12 +174,12 @@ def report(
     drill: Compared | None = None,
 ) -> DemoReport:
     """Return the figures and the verdict of a demo. `disaster` and `drill` are None if the demo had none."""
-    beyond: Mapping[str, str] = disaster.unrecoverable if disaster is not None else {}
+    unrecoverable: Mapping[str, str] = disaster.unrecoverable if disaster is not None else {}
     repair = disaster.repair if disaster is not None else None
     lost_records = unexplained(counts.repairs, injected.by_kind) if disaster is None else ()
     return DemoReport(
         processes=len(runs),
-        finished=sum(run.state is ProcessState.FINISHED and run.id not in beyond for run in runs),
+        finished=sum(run.state is ProcessState.FINISHED and run.id not in unrecoverable for run in runs),
         tasks=sum(len(run.workflow.tasks) for run in runs),
         executions=found.executions,
         requeued=counts.requeued,
@@ -193,11 +197,11 @@ def report(
         repairs=counts.repairs,
         live_without_deadline=live_without_deadline,
         broken=sum(run.state is ProcessState.BROKEN for run in runs),
-        unrecoverable=beyond,
+        unrecoverable=unrecoverable,
         killed_half_way=repair.killed if repair is not None else None,
         problems=tuple(
             _problems(
-                [run for run in runs if run.id not in beyond],
+                [run for run in runs if run.id not in unrecoverable],
                 found,
                 live_without_deadline,
                 [
@@ -215,19 +219,19 @@ def report(
     )
 
 
-def _problems(runs: Sequence[Run], found: Audit, live_without_deadline: int, others: Iterable[str]) -> list[str]:
+def _problems(runs: Sequence[Run], findings: Audit, live_without_deadline: int, others: Iterable[str]) -> list[str]:
     problems = [*others]
     problems += [
         f"process {run.id} ({run.workflow.name}) is {_how(run)}"
         for run in runs
         if run.state is not ProcessState.FINISHED
     ]
-    for what, places in (("lost", found.lost), ("accepted twice", found.accepted_twice)):
+    for label, places in (("lost", findings.lost), ("accepted twice", findings.accepted_twice)):
         problems += [
-            f"{what}: process {process}, {task or 'collect'}: {why}" for (process, task), why in places.items()
+            f"{label}: process {process}, {task or 'collect'}: {reason}" for (process, task), reason in places.items()
         ]
     if live_without_deadline:
-        problems.append(f"{live_without_deadline} live records had no deadline: nobody would have looked at them")
+        problems.append(f"{live_without_deadline} live records had no deadline: no scanner would have found them")
     return problems[:SHOWN] + ([f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else [])
 
 

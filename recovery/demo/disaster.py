@@ -1,11 +1,12 @@
-"""A disaster: all messages, all graphs, or a tenth of all records is destroyed under live processes; then one operation
-of an operator has every process brought to its end.
+"""Disasters: all messages, all graphs, or a tenth of all records are destroyed under live processes. Then one repair
+operation brings every process to its end.
 
-What nobody can bring back is known by what was destroyed, and not by what recovery says of it. In a demo the start of a
-process schedules all of its tasks, and nothing else knows what they were to do. So everything can be made again but
-these: a Process record, and the decision of a start that had ended. Whatever else breaks is a defect.
+Which processes can't be recovered is derived from what was destroyed, and not from what the library says. In the demo,
+the start of a process schedules all of its tasks, and nothing else contains their arguments. So everything can be
+restored except a Process record, and the decision of a start that had ended. If anything else breaks, the library has a
+bug.
 
-`strike` destroys; `BulkRepair` has the one operation run that repairs, and all who are at it killed in its midst.
+`strike` destroys. `BulkRepair` runs the repair operation, and may kill all its workers in the middle.
 """
 
 from __future__ import annotations
@@ -31,24 +32,24 @@ from recovery.stack import Valkey
 from recovery.wfformat.workload import Run
 
 PART = 0.1
-"""Of the records of every kind, in a mixed disaster."""
+"""Fraction of the records of every kind that a mixed disaster destroys."""
 
 
 @dataclass(slots=True)
 class Destroyed:
-    """What is gone."""
+    """Records that a disaster destroyed."""
 
     what: str = ""
     processes: set[str] = field(default_factory=set)
-    """Whose own record is."""
+    """Processes whose Process record is gone."""
     starts: set[str] = field(default_factory=set)
-    """Whose start had ended, and of which that is."""
+    """Processes whose start had ended, and lost its decision."""
     decisions: set[tuple[str, str]] = field(default_factory=set)
-    """(process, task): what was accepted of it is gone, and it is run again."""
+    """(process, task) of lost decisions. Their accepted results are lost too, and the tasks run again."""
 
     def unrecoverable(self, run: Run) -> str | None:
-        """Why a process could not be brought back, if it could not for what is gone. One whose start is gone may have
-        finished before."""
+        """Return why a process can't be recovered, or None if it can. A process that lost its start may have finished
+        before."""
         if run.id in self.processes:
             return "its Process record is gone"
         if run.id in self.starts and run.state is ProcessState.BROKEN:
@@ -58,23 +59,30 @@ class Destroyed:
     def told_by(
         self, found: Audit, lines: Sequence[Line], unrecoverable: Collection[str], runs: Iterable[Run] = ()
     ) -> Audit:
-        """What an audit finds beside what was destroyed. Lost is also what broke, and could have been brought back."""
+        """Return an audit without the effects of the destruction. A process that broke although it could be recovered
+        counts as lost."""
         names = {(line.process, line.id): COLLECT if line.final else line.task for line in lines}
-        gone = {(process, names[process, task]) for process, task in self.decisions if (process, task) in names}
+        destroyed_places = {
+            (process, names[process, task]) for process, task in self.decisions if (process, task) in names
+        }
 
-        def beside(places: dict[Place, str]) -> dict[Place, str]:
-            return {at: why for at, why in places.items() if at[0] not in unrecoverable and at not in gone}
+        def without_destroyed(places: dict[Place, str]) -> dict[Place, str]:
+            return {
+                place: reason
+                for place, reason in places.items()
+                if place[0] not in unrecoverable and place not in destroyed_places
+            }
 
         lost = {
             (run.id, COLLECT): f"its process is broken, and could be brought back: {run.error}"
             for run in runs
             if run.state is ProcessState.BROKEN and run.id not in unrecoverable
         }
-        return Audit(found.executions, lost | beside(found.lost), beside(found.accepted_twice))
+        return Audit(found.executions, lost | without_destroyed(found.lost), without_destroyed(found.accepted_twice))
 
 
 def strike(resources: Resources, valkey: Valkey | None, disaster: Disaster, seed: int) -> Destroyed:
-    """Destroy it. Raises InputError for a Redis that is not ours."""
+    """Destroy records or messages, and return what was destroyed. Raises InputError if Redis is not the demo's own."""
     if disaster is Disaster.REDIS:
         if valkey is None:
             raise InputError(
@@ -86,50 +94,52 @@ def strike(resources: Resources, valkey: Valkey | None, disaster: Disaster, seed
         return Destroyed("all of Redis is gone")
     if disaster is Disaster.GRAPH:
         return Destroyed(f"all {resources.store.destruction.drop_graphs():,} graphs are gone")
-    gone = resources.store.destruction.remove_some(PART, random.Random(seed))
-    counted = ", ".join(f"{len(ids):,} {name}" for name, ids in gone.ids.items())
-    starts = {process for process, task in map(split_record_id, gone.finished) if task == START_TASK}
+    removed = resources.store.destruction.remove_some(PART, random.Random(seed))
+    counted = ", ".join(f"{len(ids):,} {name}" for name, ids in removed.ids.items())
+    starts = {process for process, task in map(split_record_id, removed.finished) if task == START_TASK}
     return Destroyed(
         f"{counted} are gone",
-        processes=set(gone.ids["processes"]),
+        processes=set(removed.ids["processes"]),
         starts=starts,
-        decisions={split_record_id(key) for key in gone.ids["decisions"]},
+        decisions={split_record_id(key) for key in removed.ids["decisions"]},
     )
 
 
 LOOK_EVERY = 0.2
 HALF = 0.5
-"""Part of what was found that is repaired when those at it are killed."""
+"""Fraction of the findings that is repaired before the workers are killed."""
 SECONDS_TO_HALF_WAY = 2.0
 FEW = 4
-"""So few processes are repaired between two looks: those at it are killed as soon as they are seen to have begun."""
+"""Minimum processes to repair for a kill half way. With fewer, workers are killed as soon as the repair has begun."""
 WHY = "a disaster in the demo"
 
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """Where a repair was when all who were at it were killed."""
+    """How far a repair was when all its workers were killed."""
 
     phase: str
     done: int
-    """Processes that it had done with."""
+    """Processes that were done."""
     of: int
 
 
 @dataclass(frozen=True, slots=True)
 class BulkRepairResult:
-    """What came of it."""
+    """The result of a repair."""
 
     operation: int
     state: str
     killed: Killed | None = None
     problem: str | None = None
-    """Why it did not end as it should have; None: it did."""
+    """Why the repair did not end as expected. None if it did."""
 
 
 class BulkRepair:
-    """One repair of everything, from its order to its end. `tell` says how it goes on, and `tick` is called meanwhile.
-    `kill` is called once, when half of what was found is repaired. `spark`: whether it runs in Spark, or by no means.
+    """A repair of all processes, from its order to its end.
+
+    `tell` is called with progress messages, and `tick` while the repair runs. `kill` is called once, when half of the
+    findings are repaired. `spark` says whether the repair runs in Spark.
     """
 
     def __init__(
@@ -143,66 +153,78 @@ class BulkRepair:
     ) -> None:
         self._resources, self._tell, self._tick, self._kill, self._spark = resources, tell, tick, kill, spark
         self._killed: Killed | None = None
-        self._said = time.monotonic()
+        self._told_at = time.monotonic()
 
     def run(self, until: float) -> BulkRepairResult:
-        """Order it and follow it to its end, or until then, by `time.monotonic()`."""
-        # Who is to be killed half way applies the plan at a rate that is known when it is complete: there is a midst.
+        """Order the repair, and follow it until it ends or `time.monotonic()` reaches `until`."""
+        # With a kill, the plan is applied at a rate that is chosen when the plan is complete. Otherwise the repair
+        # might end before the kill.
         at_once = self._kill is None
-        asked = operations.OperationRequest("repair", everything=True, apply=at_once, spark=self._spark)
-        now = operations.start(self._resources, asked, WHY, by="demo")
-        self._tell(f"operation {now.id}: repair of every process")
+        request = operations.OperationRequest("repair", everything=True, apply=at_once, spark=self._spark)
+        operation = operations.start(self._resources, request, WHY, by="demo")
+        self._tell(f"operation {operation.id}: repair of every process")
         pause = threading.Event()
-        while now.state not in OVER and time.monotonic() < until:
+        while operation.state not in OVER and time.monotonic() < until:
             self._tick()
-            if now.state is OperationState.PLANNED and not self._apply(now):
+            if operation.state is OperationState.PLANNED and not self._apply(operation):
                 break
-            self._look(now)
+            self._look(operation)
             pause.wait(LOOK_EVERY)
-            now = operations.find(self._resources, now.id)
-        return self._ended(now)
+            operation = operations.find(self._resources, operation.id)
+        return self._ended(operation)
 
     def _apply(self, planned: Operation) -> bool:
-        """Have it applied so slowly that there is a midst; whether there is anything to be done."""
-        found = planned.planned.found if planned.planned is not None else 0
-        if planned.refusal or not found:
+        """Apply the plan, slowly enough for the kill. Return whether it has anything to do."""
+        process_count = planned.planned.found if planned.planned is not None else 0
+        if planned.refusal or not process_count:
             return False
-        operations.set_rate(self._resources, planned.id, max(1.0, found / SECONDS_TO_HALF_WAY / 2), by="demo")
+        operations.set_rate(self._resources, planned.id, max(1.0, process_count / SECONDS_TO_HALF_WAY / 2), by="demo")
         operations.apply(self._resources, planned.id, WHY, by="demo")
         return True
 
-    def _look(self, now: Operation) -> None:
-        far = operations.progress(self._resources, now)
-        if self._kill is not None and now.state is OperationState.RUNNING and now.phase is Phase.APPLY:
-            self._kill_half_way(self._kill, far)
-        if time.monotonic() > self._said + 2.0:
-            self._said = time.monotonic()
-            speed = f", {far.speed:,.0f} a second" if far.speed else ""
-            told = f"operation {now.id} is {now.state}: {far.share:.0%}{speed}, {far.totals.found:,} processes wrong"
-            self._tell(told)
+    def _look(self, operation: Operation) -> None:
+        progress = operations.progress(self._resources, operation)
+        if self._kill is not None and operation.state is OperationState.RUNNING and operation.phase is Phase.APPLY:
+            self._kill_half_way(self._kill, progress)
+        if time.monotonic() > self._told_at + 2.0:
+            self._told_at = time.monotonic()
+            speed = f", {progress.speed:,.0f} a second" if progress.speed else ""
+            message = (
+                f"operation {operation.id} is {operation.state}: {progress.share:.0%}{speed}, "
+                f"{progress.totals.found:,} processes wrong"
+            )
+            self._tell(message)
 
-    def _kill_half_way(self, kill: Callable[[], None], far: Progress) -> None:
-        found = far.expected or 0
-        if far.share < HALF and found >= FEW:
+    def _kill_half_way(self, kill: Callable[[], None], progress: Progress) -> None:
+        process_count = progress.expected or 0
+        if progress.share < HALF and process_count >= FEW:
             return
-        self._killed, self._kill = Killed(far.operation.phase.value, round(far.share * found), found), None
-        self._tell(f"operation {far.operation.id}: {self._killed.done:,} of {found:,} processes are repaired")
+        self._killed, self._kill = (
+            Killed(progress.operation.phase.value, round(progress.share * process_count), process_count),
+            None,
+        )
+        self._tell(
+            f"operation {progress.operation.id}: {self._killed.done:,} of {process_count:,} processes are repaired"
+        )
         kill()
-        with suppress(InputError):  # it may just have ended
-            operations.set_rate(self._resources, far.operation.id, None, by="demo")
+        with suppress(InputError):  # the operation may just have ended
+            operations.set_rate(self._resources, progress.operation.id, None, by="demo")
 
-    def _ended(self, now: Operation) -> BulkRepairResult:
-        if now.applied is not None:
-            repaired = ", ".join(f"{rule} {count:,}" for rule, count in sorted(now.applied.repaired.items()))
-            told = f"{now.applied.found:,} processes were wrong; {repaired or 'none'}"
-            self._tell(f"operation {now.id} is {now.state}: {told}")
-        return BulkRepairResult(now.id, now.state.value, self._killed, self._problem(now))
+    def _ended(self, operation: Operation) -> BulkRepairResult:
+        if operation.applied is not None:
+            repaired = ", ".join(f"{rule} {count:,}" for rule, count in sorted(operation.applied.repaired.items()))
+            outcome = f"{operation.applied.found:,} processes were wrong; {repaired or 'none'}"
+            self._tell(f"operation {operation.id} is {operation.state}: {outcome}")
+        return BulkRepairResult(operation.id, operation.state.value, self._killed, self._problem(operation))
 
-    def _problem(self, now: Operation) -> str | None:
-        if now.state is OperationState.PLANNED and not now.refusal:
-            return f"operation {now.id} found nothing to repair, so that nobody was killed half way"
-        if now.state is not OperationState.FINISHED:
-            return f"operation {now.id} is {now.state}, and the time is over{f': {now.refusal}' if now.refusal else ''}"
+    def _problem(self, operation: Operation) -> str | None:
+        if operation.state is OperationState.PLANNED and not operation.refusal:
+            return f"operation {operation.id} found nothing to repair, so no worker was killed half way"
+        if operation.state is not OperationState.FINISHED:
+            return (
+                f"operation {operation.id} is {operation.state}, and the time has run out"
+                f"{f': {operation.refusal}' if operation.refusal else ''}"
+            )
         if self._kill is not None:
-            return f"operation {now.id} was over before anybody was killed"
+            return f"operation {operation.id} ended before any worker was killed"
         return None

@@ -1,13 +1,12 @@
-"""What breaks in a demo with `--chaos`, for how long, and how it is mended.
+"""The faults of a demo with `--chaos`: what breaks, for how long, and how it is repaired.
 
-Each fault is a context: entered, something is broken, and it says what; left, it is mended as an operator or an
-orchestrator would. In between `LASTS` goes by, or less where what the fault is for has come about. Faults of servers
-that are not ours are left out.
+Each fault is a context manager. On entry it breaks something and describes it; on exit it repairs that as an operator
+or an orchestrator would. The time in between is `LASTS`, or less if the fault has already had its effect. There are no
+faults of servers that the demo did not start.
 
-A worker is frozen in the middle of its tasks, for so long that others do them: what it brings then is stale. A worker
-that is frozen between two tasks, or woken before another attempt has ended, proves nothing about stale results. So a
-worker is frozen until it holds a task while it stands still, and stands still until each such task is finished, and
-long enough for others to have seen the result that was accepted.
+A frozen worker must prove that stale results are discarded. It does so only if it is frozen in the middle of tasks, and
+for so long that other attempts finish them. So a worker is frozen until it has a task while frozen, and stays frozen
+until each of these tasks is finished and the demo has had time to read the accepted results.
 """
 
 from __future__ import annotations
@@ -30,19 +29,21 @@ from recovery.store import Store
 from recovery.store.views.overview import time_limit
 
 TRIES, BETWEEN_TRIES = 20, 0.05
-"""How often, and seconds. A worker that has nothing to do for so long is frozen as it is."""
+"""Maximum attempts to freeze a worker that has a task, and seconds between two attempts. After that the worker is
+frozen without a task."""
 MAX_TASKS = 100
 ASK_TIMEOUT = 2.0
 
 
 class AtWork:
-    """What a frozen worker holds, and whether others have done it. MongoDB may be away: then nothing is known."""
+    """Tells which tasks a frozen worker has, and whether others have finished them. If MongoDB is unavailable, the
+    answers are no tasks and False."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def tasks(self, pid: int) -> list[str]:
-        """The decisions that the worker with this parent process works on."""
+        """Return the ids of the decisions that the worker with this parent process works on."""
         try:
             with time_limit(ASK_TIMEOUT):
                 ids = [worker.id for worker in self._store.workers.all() if worker.pid == pid]
@@ -52,7 +53,7 @@ class AtWork:
         return [decision.id for decision in held]
 
     def is_overtaken(self, tasks: Sequence[str]) -> bool:
-        """Whether all of these are finished by now."""
+        """Return whether all of these decisions are finished."""
         try:
             with time_limit(ASK_TIMEOUT):
                 states = self._store.decisions.states(tasks)
@@ -62,7 +63,7 @@ class AtWork:
 
 
 class Lasting:
-    """Whether a condition has held for some seconds, as far as it was asked."""
+    """Tells whether a condition has held for some seconds, in all calls since."""
 
     def __init__(self, holds: Callable[[], bool], seconds: float) -> None:
         self._holds, self._seconds = holds, seconds
@@ -78,7 +79,8 @@ class Lasting:
 
 
 def freeze_at_work(worker: ChildProcess, at_work: AtWork) -> list[str]:
-    """Freeze a worker in the middle of some tasks, and tell which; none, if it never is in any."""
+    """Freeze a worker in the middle of some tasks, and return their decisions' ids. If it never has a task, freeze it
+    anyway."""
     for _ in range(TRIES):
         worker.freeze()
         if tasks := at_work.tasks(worker.pid):
@@ -95,28 +97,28 @@ def _never() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """What is broken now, in words."""
+    """A fault in effect."""
 
     what: str
     is_over: Callable[[], bool] = _never
-    """Whether it may be mended before its time: what it is for has come about."""
+    """Whether the fault may end before its time, because it has had its effect."""
 
 
 Fault = Callable[[], AbstractContextManager[Broken]]
 
 
 TAKEN_FOR_LOST = 5.0
-"""Seconds that a worker stands still at the least: longer than the demo's heartbeat_timeout of 3 s."""
+"""Minimum seconds that a worker stays frozen: longer than the demo's heartbeat_timeout of 3 s."""
 SEEN_TIMEOUT = 2.0
-"""Seconds in which what others did instead was seen: the demo reads it every second."""
+"""Seconds in which the demo has read the result of another attempt. It reads results every second."""
 LAGS = 4.0
-"""Seconds that a primary writes alone before it is lost: longer than the demo's apply_timeout of 2 s, from which on
-others would apply what is not acknowledged."""
+"""Seconds that a primary writes alone before it is lost: longer than the demo's apply_timeout of 2 s, after which other
+workers would apply results that are not acknowledged."""
 
 
 def faults(stack: Stack, workforce: Workforce, resources: Resources, chaos: Chaos) -> dict[FaultKind, Fault]:
-    """The faults that this stack can have."""
-    found: dict[FaultKind, Fault] = {
+    """Return the faults that this stack can have."""
+    possible: dict[FaultKind, Fault] = {
         FaultKind.WORKER_KILLED: partial(_worker_killed, workforce),
         FaultKind.POOL_PROCESS_KILLED: partial(_pool_process_killed, workforce),
         FaultKind.WORKER_FROZEN: partial(_worker_frozen, workforce, AtWork(resources.store)),
@@ -125,7 +127,7 @@ def faults(stack: Stack, workforce: Workforce, resources: Resources, chaos: Chao
         FaultKind.MESSAGES_DROPPED: partial(_messages_dropped, workforce, resources.broker, chaos),
     }
     if (nodes := stack.replica_set) is not None:
-        found |= {
+        possible |= {
             FaultKind.PRIMARY_KILLED: partial(_primary_killed, nodes),
             FaultKind.PRIMARY_STEPPED_DOWN: partial(_primary_stepped_down, nodes),
             FaultKind.PRIMARY_FROZEN: partial(_primary_frozen, nodes),
@@ -133,11 +135,11 @@ def faults(stack: Stack, workforce: Workforce, resources: Resources, chaos: Chao
             FaultKind.MONGODB_AWAY: partial(_mongodb_away, nodes),
         }
     if (valkey := stack.valkey) is not None:
-        found |= {
+        possible |= {
             FaultKind.VALKEY_KILLED: partial(_valkey_killed, valkey, keeps=True),
             FaultKind.VALKEY_LOST: partial(_valkey_killed, valkey, keeps=False),
         }
-    return found
+    return possible
 
 
 @contextmanager
@@ -234,7 +236,7 @@ def _mongodb_away(nodes: ReplicaSet) -> Iterator[Broken]:
     for member in nodes.members:
         member.kill()
     try:
-        yield Broken("MongoDB killed, all of it")
+        yield Broken("all of MongoDB killed")
     finally:
         nodes.start()
 

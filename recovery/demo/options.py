@@ -1,6 +1,5 @@
-"""What a demo is told, checked: its options, the kinds of faults and disasters, how long each fault lasts, and who is
-struck when: by a seed, so that a run can be tried again.
-"""
+"""Options of a demo, checked. Also the kinds of faults and disasters, how long each fault lasts, and the seeded choice
+of what breaks when, by which a demo can be repeated."""
 
 from __future__ import annotations
 
@@ -33,20 +32,20 @@ class FaultKind(StrEnum):
     PRIMARY_STEPPED_DOWN = "primary_stepped_down"
     PRIMARY_FROZEN = "primary_frozen"
     PRIMARY_LOST = "primary_lost"
-    """Replication stops, then the primary dies: what it wrote meanwhile is gone."""
+    """Replication stops, and then the primary dies. Its writes in between are lost."""
     MONGODB_AWAY = "mongodb_away"
-    """All of it, for longer than any call waits."""
+    """All members are down, for longer than any call waits."""
     VALKEY_KILLED = "valkey_killed"
     VALKEY_LOST = "valkey_lost"
     MESSAGES_DROPPED = "messages_dropped"
 
 
 LASTS: Mapping[FaultKind, float] = {
-    # At the most: until others have done what it was at. What it brings when it comes back is too late then.
+    # Maximum. It ends earlier if others have finished the worker's tasks, so that its results are stale.
     FaultKind.WORKER_FROZEN: 20.0,
     FaultKind.BEAT_KILLED: 3.0,
     FaultKind.SECOND_BEAT: 3.0,
-    # Longer than an election, so that there are two of them.
+    # Longer than an election, so that for a moment there are two primaries.
     FaultKind.PRIMARY_KILLED: 5.0,
     FaultKind.PRIMARY_FROZEN: 6.0,
     FaultKind.PRIMARY_LOST: 5.0,
@@ -54,23 +53,23 @@ LASTS: Mapping[FaultKind, float] = {
     FaultKind.VALKEY_KILLED: 2.0,
     FaultKind.VALKEY_LOST: 2.0,
 }
-"""Seconds until it is mended; what is not here is at once."""
+"""Seconds until a fault is repaired. Other faults are repaired at once."""
 
 FAILOVERS = frozenset(
     {
         *(FaultKind.PRIMARY_KILLED, FaultKind.PRIMARY_STEPPED_DOWN, FaultKind.PRIMARY_FROZEN, FaultKind.PRIMARY_LOST),
-        # What was in no journal yet is gone with all members.
+        # All members lose what they had not written to their journals.
         FaultKind.MONGODB_AWAY,
     }
 )
-"""Faults after which what a majority did not have may be taken back."""
+"""Faults after which MongoDB may roll back writes that a majority did not have."""
 
 
 class Disaster(StrEnum):
-    """What is destroyed."""
+    """What a disaster destroys."""
 
     REDIS = "redis"
-    """Every message, and all else that is in Redis."""
+    """Every message, and everything else in Redis."""
     GRAPH = "graph"
     """The whole collection of graphs."""
     MIXED = "mixed"
@@ -80,53 +79,53 @@ class Disaster(StrEnum):
 MAX_WORKERS = 100
 KINDS = [kind.value for kind in FaultKind]
 LARGEST_PART = 0.9
-"""With more of them a demo would not end."""
+"""Maximum fraction of failing attempts. With more failures a demo would not end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Options of a demo. Raises InputError, naming the option, for a value that can't be."""
+    """Options of a demo. Raises InputError, which names the option, for an invalid value."""
 
     files: Sequence[Path] = ()
-    """WfFormat files, taken in turn; none: the example that comes with the package."""
+    """WfFormat files, taken in turn. If empty: the example in the package."""
     processes: int = 20
     workers: int = 2
     kill_every: float = 2.0
-    """Seconds between kills; 0: none. With `chaos`: between the end of a fault and the next."""
+    """Seconds between kills. 0: no kills. With `chaos`: seconds between the end of a fault and the next one."""
     chaos: bool = False
-    """Whether not only workers are killed."""
+    """Whether other things are broken, too, and not only workers."""
     faults: Sequence[str] = ()
-    """The kinds of faults that chaos is made of; none: all of them."""
+    """The kinds of faults that chaos causes. If empty: all kinds."""
     fail: float = 0.0
-    """The part of all attempts that fail for what passes by itself, from 0 to 0.9."""
+    """Fraction of all attempts that fail with a transient error, from 0 to 0.9."""
     go_on: float = 0.0
-    """Seconds in which things are broken and a process that has ended is followed by another; 0: `processes` are
-    started, and no more."""
+    """Seconds in which things are broken and each ended process is followed by another. 0: only `processes` processes
+    are started."""
     time_scale: float = 0.1
-    """How long a task takes, as a part of the time that its file says. At 0.1 the example takes some 15 s on
-    two cores, which is half a dozen kills."""
+    """Duration of a task as a fraction of the runtime in its file. At 0.1 the example takes about 15 s on two cores,
+    which is half a dozen kills."""
     timeout: float = 300.0
-    """Seconds after which to give up, from when no more processes are started."""
+    """Maximum seconds to wait for processes to end, counted from when no more processes are started."""
     disaster: Disaster | None = None
-    """What is destroyed under live processes, and repaired by one operation; then no worker is killed."""
+    """What is destroyed under live processes and repaired by one operation. No worker is killed then."""
     kill_half_way: bool = False
-    """Whether all workers are killed while that operation is carried out."""
+    """Whether all workers are killed in the middle of this operation."""
     spark: bool = False
-    """Whether that operation runs in Spark; then its driver is killed half way, too."""
+    """Whether this operation runs in Spark. Its driver is then killed half way, too."""
     drill: bool = False
-    """Whether a drill is run at the end, on the same workers, and its figures held against the ledger's."""
+    """Whether a drill is run at the end, on the same workers, and its times are compared with the ledger."""
     seed: int | None = None
     keep: bool = False
-    """Whether logs and ledger stay after a good end too. The workers' logs name each repair with its source."""
+    """Whether logs and ledger are kept after a good end, too. The workers' logs name each repair with its source."""
 
     def __post_init__(self) -> None:
         self._check_numbers()
         for kind in self.faults:
             if kind not in KINDS:
-                raise InputError(f"--fault {kind}: there are {', '.join(KINDS)}")
+                raise InputError(f"--fault {kind}: give one of {', '.join(KINDS)}")
         self._check_disaster_options()
         if self.drill and self.workers < 2:
-            raise InputError(f"--drill --workers {self.workers}: it kills a worker, and takes two")
+            raise InputError(f"--drill --workers {self.workers}: it kills a worker, so it needs at least 2")
         if self.faults and not self.chaos:
             raise InputError("--fault: only with --chaos; without it workers are killed")
 
@@ -135,7 +134,7 @@ class Options:
         if self.workers < 1:
             raise InputError(f"--workers {self.workers}: must be at least 1")
         if self.workers > MAX_WORKERS:
-            raise InputError(f"--workers {self.workers}: must be at most {MAX_WORKERS}, which one machine bears")
+            raise InputError(f"--workers {self.workers}: must be at most {MAX_WORKERS}, the most for one machine")
         _not_negative(self.kill_every, "--kill-every")
         _not_negative(self.go_on, "--for")
         if not 0 <= self.fail <= LARGEST_PART:
@@ -146,9 +145,9 @@ class Options:
     def _check_disaster_options(self) -> None:
         """Raise InputError for an option that needs a disaster, or that excludes one."""
         if self.kill_half_way and self.disaster is None:
-            raise InputError("--kill-half-way: only with --disaster; it is half way through its repair")
+            raise InputError("--kill-half-way: only with --disaster, because it kills half way through its repair")
         if self.spark and self.disaster is None:
-            raise InputError("--spark: only with --disaster; it is where its repair runs")
+            raise InputError("--spark: only with --disaster, because it is for its repair")
         if self.spark:
             java.check()
         if self.chaos and self.disaster is not None:
@@ -158,20 +157,20 @@ class Options:
 
     @property
     def breaks_for(self) -> float:
-        """Seconds in which things are broken. Without `go_on` half of the time that there is: the other half is for
-        what was broken last to recover from."""
+        """Seconds in which things are broken. Without `go_on` this is half of the timeout; the other half is for
+        recovery."""
         return self.go_on or self.timeout / 2
 
     def workflows(self) -> list[Workflow]:
-        """The workflows to run. Raises WorkflowError for the first file that can't be."""
+        """Return the workflows to run. Raises WorkflowError for the first file that can't be loaded."""
         return [load(path) for path in self.files or [example_path()]]
 
 
 def disaster_named(name: str | None) -> Disaster | None:
-    """The disaster of this name. Raises InputError."""
+    """Return the disaster with this name. Raises InputError."""
     if name is None or name in [*Disaster]:
         return Disaster(name) if name is not None else None
-    raise InputError(f"--disaster {name}: there are {', '.join(Disaster)}")
+    raise InputError(f"--disaster {name}: give one of {', '.join(Disaster)}")
 
 
 def _not_negative(value: float, option: str) -> None:
@@ -180,7 +179,7 @@ def _not_negative(value: float, option: str) -> None:
 
 
 class Chaos:
-    """One kill every `every` seconds (0: never), of whom the seed says."""
+    """Decides when to kill, every `every` seconds (0: never), and chooses whom, by the seed."""
 
     def __init__(self, every: float, seed: int | None = None) -> None:
         self.every = every
@@ -189,25 +188,25 @@ class Chaos:
         self._next: float | None = None
 
     def start(self, now: float) -> None:
-        """The first kill is `every` seconds from now."""
+        """Start. The first kill is due `every` seconds from now."""
         self._next = now + self.every if self.every else None
 
     def stop(self) -> None:
-        """No more kills."""
+        """Stop all kills."""
         self._next = None
 
     def is_due(self, now: float) -> bool:
-        """Whether to kill now. Kills that were missed are not made up for."""
+        """Return whether a kill is due. Missed kills are not made up for."""
         if self._next is None or now < self._next:
             return False
         self._next = now + self.every
         return True
 
     def choose(self, among: Sequence[T]) -> T:
-        """Who is killed."""
+        """Choose one item at random."""
         return self._random.choice(among)
 
     def deck(self, among: Sequence[T]) -> Iterator[T]:
-        """What comes next, without end: all of them in some order, then all in another."""
+        """Yield items without end: all of them in random order, then all in another random order."""
         while True:
             yield from self._random.sample(among, len(among))

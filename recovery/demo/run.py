@@ -1,10 +1,11 @@
-"""A whole demo: servers, workers that are killed, processes, and what came of it.
+"""Runs a demo: servers, workers that are killed, processes, and the report.
 
-Promises: no process is left behind, however the demo ends (also by Ctrl-C, SIGTERM or SIGKILL), and no file
-but the folder of a demo that failed (or was to keep it), which is named.
+However the demo ends (also by Ctrl-C, SIGTERM or SIGKILL), it leaves no process behind. It leaves no file except the
+folder of a demo that failed or was to keep it; the folder is named.
 
-The servers are started for the demo, unless the settings name some; then its database is a new one, dropped
-after a good end, and its queues are those of every demo at that broker: run one at a time there.
+The servers are started for the demo, unless the settings name existing ones. On an existing MongoDB the demo creates
+its own database, and drops it after a good end. On an existing broker all demos share their queues, so run one demo at
+a time there.
 """
 
 from __future__ import annotations
@@ -37,36 +38,40 @@ from recovery.store import check_server
 from recovery.wfformat import Workflow, workload
 
 DEADLINES = {
-    # A killed worker is seen by its neighbour at its next heartbeat; all else within seconds too, to be watched.
+    # A neighbour notices a killed worker at its next heartbeat. All other losses are noticed within seconds too,
+    # because a person watches.
     ("heartbeat_interval", "heartbeat_timeout"): (1.0, 3.0),
     ("idle_timeout",): (3.0,),
     ("message_timeout",): (3.0,),
     ("apply_timeout",): (2.0,),
 }
-"""The demo's own defaults. What the environment or a file sets goes before."""
+"""The demo's own defaults. Settings from the environment or a file take precedence."""
 UNHURRIED = {("idle_timeout",): (20.0,)}
-"""Where records are destroyed: it is for the operation to repair it, and not for scanners that are at it within
-seconds. Messages that are gone scanners find first, whatever the timeouts are: both know it by the same age."""
+"""Timeouts for disasters that destroy records. They are long, so that the operation repairs the records before scanners
+do. For lost messages a long timeout would not help, because the operation finds them at the same age as scanners do."""
 
 LOOK_EVERY = 0.1
 DRILLED = 5
 """Canaries of a drill."""
 BEGUN = 0.1
-"""Part of all tasks that are done when a disaster strikes."""
+"""Fraction of all tasks that are done when a disaster strikes."""
 
 
 def run(options: Options, progress: Screen) -> DemoReport:
-    """Run a demo and tell what came of it. Raises RecoveryError if it could not be run. Call it in
-    a block that turns signals into exceptions: whatever is raised, what was started is stopped in order."""
+    """Run a demo, and return its report.
+
+    Call it in a block that turns signals into exceptions. Whatever is raised, everything that was started is stopped in
+    order. Raises RecoveryError if the demo could not be run.
+    """
     workflows = options.workflows()
-    given = load()
-    if given.metrics_port:
+    settings = load()
+    if settings.metrics_port:
         raise InputError("unset metrics_port (RECOVERY_METRICS_PORT): all workers of the demo would ask for that port")
     folder = Path(tempfile.mkdtemp(prefix="recovery-demo-"))
     keep = False
     try:
-        found = _Demo(options, workflows, given, folder, progress).run()
-        keep = options.keep or not found.good
+        demo_report = _Demo(options, workflows, settings, folder, progress).run()
+        keep = options.keep or not demo_report.good
     except Exception as error:
         keep = True
         error.add_note(f"logs: {folder}")
@@ -76,24 +81,24 @@ def run(options: Options, progress: Screen) -> DemoReport:
             shutil.rmtree(folder, ignore_errors=True)
     if keep:
         progress.note(f"logs and ledger: {folder}")
-    return found
+    return demo_report
 
 
 class _Demo:
     def __init__(
-        self, options: Options, workflows: list[Workflow], given: Settings, folder: Path, progress: Screen
+        self, options: Options, workflows: list[Workflow], settings: Settings, folder: Path, progress: Screen
     ) -> None:
         self.options, self.workflows, self.folder, self.progress = options, workflows, folder, progress
-        named = given.model_fields_set
+        given_names = settings.model_fields_set
         self.stack = Stack(
             folder,
             mongo_nodes=3 if options.chaos else 1,
-            mongo_uri=given.mongo_uri if "mongo_uri" in named else None,
-            broker_url=given.broker_url if "broker_url" in named else None,
+            mongo_uri=settings.mongo_uri if "mongo_uri" in given_names else None,
+            broker_url=settings.broker_url if "broker_url" in given_names else None,
         )
-        self.settings = _settings(given, self.stack, options)
-        quiet = options.chaos or options.disaster is not None
-        self.chaos = Chaos(0.0 if quiet else options.kill_every, options.seed)
+        self.settings = _settings(settings, self.stack, options)
+        without_kills = options.chaos or options.disaster is not None
+        self.chaos = Chaos(0.0 if without_kills else options.kill_every, options.seed)
         self.destroyed: Destroyed | None = None
         self.repaired: BulkRepairResult | None = None
         self.drilled: Compared | None = None
@@ -114,44 +119,44 @@ class _Demo:
             resources.broker.check()
             resources.store.layout.create()
             try:
-                wall = (self._recover if self.options.disaster else self._work)(resources)
+                wall_seconds = (self._recover if self.options.disaster else self._work)(resources)
                 if self.options.drill:
                     self._drill(resources)
                 self.workforce.dismiss()
-                found = self._report(resources, wall)
+                demo_report = self._report(resources, wall_seconds)
             finally:
                 self.workforce.dismiss()
-            if found.good:
+            if demo_report.good:
                 resources.store.layout.drop()
-            return found
+            return demo_report
 
     def _work(self, resources: Resources) -> float:
-        """Start processes and wait for their ends; the seconds that took."""
+        """Start processes and wait until they end. Return the seconds that took."""
         self.workforce.start(self.options.workers)
         self._await_workers(resources)
-        began = time.monotonic()
-        no_more = began + self.options.go_on
-        starting = workload.WorkflowStarts(resources, self.workflows, self.options.time_scale)
+        began_at = time.monotonic()
+        last_start = began_at + self.options.go_on
+        starts = workload.WorkflowStarts(resources, self.workflows, self.options.time_scale)
         self.trouble.start(resources)
         pause = threading.Event()
         try:
-            while (more := self._more(no_more)) or self.watch.running():
-                if more:
-                    self._start_some(starting, resources, no_more)
+            while (must_start := self._must_start(last_start)) or self.watch.running():
+                if must_start:
+                    self._start_processes(starts, resources, last_start)
                 self._tick(resources)
                 pause.wait(LOOK_EVERY)
                 self.watch.look(resources)
-                if time.monotonic() > no_more + self.options.timeout:
+                if time.monotonic() > last_start + self.options.timeout:
                     break
         finally:
             self.trouble.stop()
-        took = time.monotonic() - began
-        for run in self.watch.running():  # while the workers are there: who judges by deadlines must see them served
+        seconds = time.monotonic() - began_at
+        for run in self.watch.running():  # judged while the workers are alive, because they handle overdue deadlines
             run.standing = standing(resources, run.id)
-        return took
+        return seconds
 
     def _drill(self, resources: Resources) -> None:
-        """Run a drill on what is there now, kills included, and hold it against what its canaries wrote down."""
+        """Run a drill with kills on the live workers, and compare its times with the ledger."""
         deadline, pause = time.monotonic() + READY_TIMEOUT, threading.Event()
         while not self.workforce.settled(resources.store):
             if time.monotonic() > deadline:
@@ -161,18 +166,22 @@ class _Demo:
         self.drilled = compare(drilling.run(resources, plan, self.progress.note), ledger.read_flights(self.ledger))
 
     def _recover(self, resources: Resources) -> float:
-        """Start all processes, destroy what is to be destroyed once they are at work, and have it repaired; the seconds
-        from there to their ends."""
+        """Start all processes, destroy records once they are at work, and repair them. Return the seconds from the
+        destruction to the processes' ends."""
         assert self.options.disaster is not None
-        self._start_some(workload.WorkflowStarts(resources, self.workflows, self.options.time_scale), resources, 0.0)
+        self._start_processes(
+            workload.WorkflowStarts(resources, self.workflows, self.options.time_scale), resources, 0.0
+        )
         self.workforce.start(self.options.workers, spark=self.options.spark)
         self._await_workers(resources)
         pause, until = threading.Event(), time.monotonic() + self.options.timeout
-        while self.watch.standing(kills=0, faults=0).done < BEGUN * sum(len(r.workflow.tasks) for r in self.watch.runs):
+        while self.watch.standing(kills=0, faults=0).done < BEGUN * sum(
+            len(run.workflow.tasks) for run in self.watch.runs
+        ):
             self._follow(resources, pause, until)
-        began = time.monotonic()
-        gone = self.destroyed = strike(resources, self.stack.valkey, self.options.disaster, self.chaos.seed)
-        self.progress.struck(gone.what)
+        began_at = time.monotonic()
+        destroyed = self.destroyed = strike(resources, self.stack.valkey, self.options.disaster, self.chaos.seed)
+        self.progress.struck(destroyed.what)
         kill = self._kill_all if self.options.kill_half_way else None
         repair = BulkRepair(
             resources,
@@ -182,13 +191,13 @@ class _Demo:
             spark=self.options.spark,
         )
         self.repaired = repair.run(until)
-        while any(run.id not in gone.processes for run in self.watch.running()) and time.monotonic() < until:
+        while any(run.id not in destroyed.processes for run in self.watch.running()) and time.monotonic() < until:
             self._follow(resources, pause, until)
-        took = time.monotonic() - began
+        seconds = time.monotonic() - began_at
         for run in self.watch.running():
-            if run.id not in gone.processes:
+            if run.id not in destroyed.processes:
                 run.standing = standing(resources, run.id)
-        return took
+        return seconds
 
     def _follow(self, resources: Resources, pause: threading.Event, until: float) -> None:
         if time.monotonic() > until:
@@ -203,15 +212,15 @@ class _Demo:
         if self.options.spark:
             self.progress.struck(f"{self.workforce.kill_driver()}, the driver, killed with its Spark")
 
-    def _more(self, no_more: float) -> bool:
-        """Whether processes are still to be started."""
-        return len(self.watch.runs) < self.options.processes or time.monotonic() < no_more
+    def _must_start(self, last_start: float) -> bool:
+        """Return whether more processes are to be started."""
+        return len(self.watch.runs) < self.options.processes or time.monotonic() < last_start
 
-    def _start_some(self, starting: workload.WorkflowStarts, resources: Resources, no_more: float) -> None:
-        """Start processes until there are as many as there should be at once, or the database is away."""
-        while self._more(no_more) and len(self.watch.running()) < self.options.processes:
+    def _start_processes(self, starts: workload.WorkflowStarts, resources: Resources, last_start: float) -> None:
+        """Start processes until enough are running, or the database is unavailable."""
+        while self._must_start(last_start) and len(self.watch.running()) < self.options.processes:
             try:
-                started = starting.next()
+                started = starts.next()
             except ServerUnavailable as error:
                 self.progress.note(f"not started yet: {error}")
                 return
@@ -233,12 +242,16 @@ class _Demo:
     def _report(self, resources: Resources, wall: float) -> DemoReport:
         runs = self.watch.runs
         self.watch.look_at_the_end(resources)
-        lines, gone = ledger.read(self.ledger), self.destroyed
-        found = audit(lines, map(RunRecord.of, runs))
-        beyond = {run.id: why for run in runs if gone is not None and (why := gone.unrecoverable(run)) is not None}
+        lines, destroyed = ledger.read(self.ledger), self.destroyed
+        findings = audit(lines, map(RunRecord.of, runs))
+        unrecoverable = {
+            run.id: reason
+            for run in runs
+            if destroyed is not None and (reason := destroyed.unrecoverable(run)) is not None
+        }
         return report(
             runs,
-            gone.told_by(found, lines, beyond, runs) if gone is not None else found,
+            destroyed.told_by(findings, lines, unrecoverable, runs) if destroyed is not None else findings,
             Counts.read(self.metrics),
             wall,
             injected=InjectedFaults(
@@ -248,7 +261,9 @@ class _Demo:
                 chaos=self.options.chaos,
             ),
             live_without_deadline=self.watch.without_deadline,
-            disaster=DisasterOutcome(unrecoverable=beyond, repair=self.repaired) if gone is not None else None,
+            disaster=DisasterOutcome(unrecoverable=unrecoverable, repair=self.repaired)
+            if destroyed is not None
+            else None,
             drill=self.drilled,
         )
 
@@ -257,18 +272,18 @@ class _Demo:
             **self.settings.environment(),
             ledger.VARIABLE: str(self.ledger),
             **failure_environment(self.options.fail, self.chaos.seed),
-            "TMPDIR": str(self.scratch),  # what killed workers leave in it goes with the folder
+            "TMPDIR": str(self.scratch),  # files of killed workers are removed with the folder
         }
 
 
-def _settings(given: Settings, stack: Stack, options: Options) -> Settings:
+def _settings(settings: Settings, stack: Stack, options: Options) -> Settings:
     disaster = options.disaster
-    ours: dict[str, Any] = {"canary": True, "drill_kill": True} if options.drill else {}
+    overrides: dict[str, Any] = {"canary": True, "drill_kill": True} if options.drill else {}
     for names, values in (DEADLINES | (UNHURRIED if disaster in (Disaster.GRAPH, Disaster.MIXED) else {})).items():
-        if not given.model_fields_set & set(names):
-            ours |= dict(zip(names, values, strict=True))
+        if not settings.model_fields_set & set(names):
+            overrides |= dict(zip(names, values, strict=True))
     return load(
-        **ours,
+        **overrides,
         app=APP,
         mongo_uri=stack.mongo_uri,
         broker_url=stack.broker_url,

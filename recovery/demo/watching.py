@@ -1,9 +1,9 @@
-"""What is seen of a demo from outside while it runs: in the database, in the ledger, in the workers' counters; and of
-a process that has not ended when the time is over, whether it goes on or is stuck.
+"""Observes a running demo from outside: in the database, in the ledger, and in the workers' counters.
 
-It goes on while what lives of it has a deadline that is to come, or that is past for no longer than scanners may take:
-somebody looks at it. It is stuck if that is not so, or if nothing of it is queued or worked on and nothing has happened
-for longer than the time in which its graph is looked at.
+For a process that has not ended in time it decides whether the process makes progress or is stuck. A process makes
+progress while its live records have deadlines in the future, or deadlines that are past for no longer than scanners may
+take. Otherwise it is stuck. It is also stuck if none of its tasks is queued or worked on, and nothing has happened for
+longer than the interval at which its graph is scanned.
 """
 
 from __future__ import annotations
@@ -27,51 +27,57 @@ from recovery.store.views.overview import time_limit
 from recovery.wfformat import workload
 
 SCANS = 10
-"""Scan intervals that a deadline may be past on a busy machine, on top of a heartbeat timeout: so long scanners hold
-back after an outage."""
+"""Scan intervals by which a deadline may be past on a busy machine, in addition to a heartbeat timeout. Scanners wait
+that long after an outage."""
 SHOWN = 3
-"""Findings that are told."""
+"""Maximum findings in a text."""
 MAX_TEXT = 300
 
 
 def standing(resources: Resources, process_id: str) -> str:
-    """'still running' or 'stuck', and why. Ask while there are workers."""
+    """Return 'still running' or 'stuck', and the reason. Call it while workers are alive."""
     try:
         examined = process_check.look(resources, process_id)
         now = resources.store.now()
     except ProcessNotFound:
-        return "gone: there is no record of it"
+        return "gone: it has no records"
     except StoreError as error:
-        return f"running, as far as is known: MongoDB could not be asked ({error})"[:MAX_TEXT]
+        return f"presumably running: MongoDB did not answer ({error})"[:MAX_TEXT]
     return judge(examined.snapshot, examined.findings, now, resources.settings)
 
 
 def judge(snapshot: Snapshot, findings: Sequence[Finding], now: datetime, settings: Settings) -> str:
-    """The same of a process as it was read at `now`."""
+    """Return the same as `standing`, for a process as it was read at `now`."""
     if snapshot.process is not None and snapshot.process.state is not ProcessState.RUNNING:
         return f"{snapshot.process.state} since a moment ago"
     allowed = settings.heartbeat_timeout + SCANS * settings.scan_interval
-    found = "".join(f"; {finding.rule}: {finding.evidence}" for finding in findings[:SHOWN])
+    findings_text = "".join(f"; {finding.rule}: {finding.evidence}" for finding in findings[:SHOWN])
     deadlines = process_check.deadlines(snapshot)
     if not deadlines:
-        return f"stuck: nothing of it has a deadline{found}"
-    first = deadlines[0]
-    overdue = (now - first.at).total_seconds()
+        return f"stuck: none of its records has a deadline{findings_text}"
+    next_deadline = deadlines[0]
+    overdue = (now - next_deadline.at).total_seconds()
     if overdue > allowed:
-        return f"stuck: {first.record} ({first.what}) is past its deadline for {overdue:.0f} s{found}"
-    quiet = (now - max(_happened(snapshot), default=now)).total_seconds()
-    at_work = [decision for decision in snapshot.decisions.values() if decision.recovery_time]
-    if not at_work and quiet > settings.idle_timeout + allowed:
-        return f"stuck: nothing of it is queued or worked on, and nothing has happened for {quiet:.0f} s{found}"
-    done = sum(decision.state is DecisionState.FINISHED for decision in snapshot.decisions.values())
+        return (
+            f"stuck: {next_deadline.record} ({next_deadline.what}) has been overdue for {overdue:.0f} s{findings_text}"
+        )
+    quiet_seconds = (now - max(_progress_times(snapshot), default=now)).total_seconds()
+    active = [decision for decision in snapshot.decisions.values() if decision.recovery_time]
+    if not active and quiet_seconds > settings.idle_timeout + allowed:
+        return (
+            "stuck: none of its tasks is queued or worked on, and nothing has happened for "
+            f"{quiet_seconds:.0f} s{findings_text}"
+        )
+    finished = sum(decision.state is DecisionState.FINISHED for decision in snapshot.decisions.values())
     return (
-        f"still running: {done} of {len(snapshot.decisions)} tasks are done, the last thing happened "
-        f"{quiet:.1f} s ago, and {first.record} ({first.what}) is looked at in {max(0.0, -overdue):.1f} s{found}"
+        f"still running: {finished} of {len(snapshot.decisions)} tasks are done, the last event was "
+        f"{quiet_seconds:.1f} s ago, and {next_deadline.record} ({next_deadline.what}) is scanned in "
+        f"{max(0.0, -overdue):.1f} s{findings_text}"
     )
 
 
-def _happened(snapshot: Snapshot) -> Iterator[datetime]:
-    """When something happened that brings a process on."""
+def _progress_times(snapshot: Snapshot) -> Iterator[datetime]:
+    """Yield when the process made progress: starts, and when tasks were queued and finished."""
     for decision in snapshot.decisions.values():
         if decision.queued_at:
             yield decision.queued_at
@@ -83,9 +89,9 @@ def _happened(snapshot: Snapshot) -> Iterator[datetime]:
 
 LOOK_TIMEOUT = 2.0
 MAX_READ = 200
-"""Running processes whose values are read again and again, so that what is accepted and changed is seen."""
+"""Maximum running processes whose values are read repeatedly, to find accepted values that change."""
 CATCH_UP_TIMEOUT = 60.0
-"""Seconds in which members that were killed have come back and have all."""
+"""Seconds to wait until killed members have returned and caught up."""
 COUNT_EVERY = 1.0
 
 
@@ -93,13 +99,13 @@ class DemoWatch:
     """The processes of a demo, and how far they are."""
 
     def __init__(self, standing: DemoFigures, ledger_file: Path, metrics: Path) -> None:
-        """`metrics` is the folder that the workers keep their counters in."""
+        """`metrics` is the folder with the workers' counters."""
         self.runs: list[workload.Run] = []
         self.without_deadline = 0
-        """The most live records that were ever seen without a deadline. There should never be one."""
+        """The highest number of live records without a deadline that was ever seen. It should be 0."""
         self._standing, self._metrics = standing, metrics
         self._reader, self._done = ledger.Reader(ledger_file), set[tuple[str, str]]()
-        self._counted = self._looked = 0.0
+        self._counted_at = self._looked_at = 0.0
 
     def add(self, started: workload.Run) -> None:
         """Watch a process from now on."""
@@ -108,40 +114,41 @@ class DemoWatch:
         self._standing.tasks += len(started.workflow.tasks)
 
     def running(self) -> list[workload.Run]:
-        """Those that have not ended, as far as it was seen."""
+        """Return the processes that were not seen to have ended."""
         return [run for run in self.runs if not run.ended]
 
     def look(self, resources: Resources) -> None:
-        """See which processes have ended, and now and then what was accepted, and that everything has a deadline."""
-        with suppress(StoreUnavailable), time_limit(LOOK_TIMEOUT):  # if it is away, we have brought that about
+        """Read which processes have ended, and every COUNT_EVERY seconds also accepted values and missing deadlines."""
+        with suppress(StoreUnavailable), time_limit(LOOK_TIMEOUT):  # because the demo may have made MongoDB unavailable
             workload.look(resources, self.running())
-            if time.monotonic() > self._looked + COUNT_EVERY:
-                self._looked = time.monotonic()
+            if time.monotonic() > self._looked_at + COUNT_EVERY:
+                self._looked_at = time.monotonic()
                 workload.look_at_values(resources, self.running()[:MAX_READ])
                 self.look_for_deadlines(resources)
 
     def look_at_the_end(self, resources: Resources) -> None:
-        """See all once more, as a majority has it: nothing that was accepted or ended may have changed since."""
+        """Read all processes once more, with majority read concern, after all members have caught up. Nothing that was
+        accepted or ended may have changed."""
         resources.store.catch_up(CATCH_UP_TIMEOUT)
         workload.look(resources, self.runs)
         workload.look_at_values(resources, self.runs)
         self.look_for_deadlines(resources)
 
     def look_for_deadlines(self, resources: Resources) -> None:
-        """See that everything that lives has a deadline."""
-        without = resources.store.overview.without_deadline()
-        self.without_deadline = max(self.without_deadline, sum(without.values()))
+        """Count live records without a deadline."""
+        counts = resources.store.overview.without_deadline()
+        self.without_deadline = max(self.without_deadline, sum(counts.values()))
 
     def standing(self, *, kills: int, faults: int) -> DemoFigures:
-        """How far all is, with what the actors and the workers have told since."""
-        now = self._standing
+        """Return how far the demo is, with new lines of the ledger and new counts of the workers."""
+        figures = self._standing
         for line in self._reader.new_lines():
             if not line.final:
-                now.executions += 1
+                figures.executions += 1
                 self._done.add((line.process, line.task))
-        if time.monotonic() > self._counted + COUNT_EVERY:
-            self._counted = time.monotonic()
-            now.counts = Counts.read(self._metrics)
-        now.kills, now.faults, now.done = kills, faults, len(self._done)
-        now.finished = len(self.runs) - len(self.running())
-        return now
+        if time.monotonic() > self._counted_at + COUNT_EVERY:
+            self._counted_at = time.monotonic()
+            figures.counts = Counts.read(self._metrics)
+        figures.kills, figures.faults, figures.done = kills, faults, len(self._done)
+        figures.finished = len(self.runs) - len(self.running())
+        return figures

@@ -74,11 +74,11 @@ def test_one_that_nobody_carries_out_is_waited_for_till_then(world: Ordering) ->
     began = time.monotonic()
     told = BulkRepair(world.app.resources, nothing, nothing).run(began + 0.3)
     assert time.monotonic() - began < 5
-    assert told.problem == "operation 1 is planning, and the time is over"
+    assert told.problem == "operation 1 is planning, and the time has run out"
 
 
 def test_where_nothing_is_found_nobody_can_be_killed(world: Ordering) -> None:
     with at_work(world):
         told = BulkRepair(world.app.resources, nothing, nothing, nothing).run(time.monotonic() + SECONDS)
     assert told.killed is None
-    assert told.problem == "operation 1 found nothing to repair, so that nobody was killed half way"
+    assert told.problem == "operation 1 found nothing to repair, so no worker was killed half way"

@@ -50,7 +50,7 @@ def test_a_part_that_makes_no_sense(fail: float) -> None:
 
 
 def test_a_fault_that_there_is_not() -> None:
-    with pytest.raises(InputError, match="--fault flood: there are worker_killed, "):
+    with pytest.raises(InputError, match="--fault flood: give one of worker_killed, "):
         Options(chaos=True, faults=["flood"])
     with pytest.raises(InputError, match="only with --chaos"):
         Options(faults=["mongodb_away"])

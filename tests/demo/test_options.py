@@ -25,7 +25,7 @@ from recovery.errors import InputError, WorkflowError
         ({"timeout": math.nan}, "--timeout nan"),
         ({"kill_half_way": True}, "--kill-half-way: only with --disaster"),
         ({"drill": True, "disaster": Disaster.GRAPH}, "--drill and --disaster: give one of them"),
-        ({"drill": True, "workers": 1}, "--drill --workers 1: it kills a worker, and takes two"),
+        ({"drill": True, "workers": 1}, "--drill --workers 1: it kills a worker, so it needs at least 2"),
         ({"chaos": True, "disaster": Disaster.GRAPH}, "--chaos and --disaster: give one of them"),
     ],
 )
@@ -35,7 +35,7 @@ def test_a_wrong_option_is_named(given: dict[str, Any], named: str) -> None:
 
 
 def test_a_disaster_that_there_is_not() -> None:
-    with pytest.raises(InputError, match="--disaster flood: there are redis, graph, mixed"):
+    with pytest.raises(InputError, match="--disaster flood: give one of redis, graph, mixed"):
         disaster_named("flood")
 
 

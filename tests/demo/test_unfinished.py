@@ -61,8 +61,8 @@ def told(world: World, process_id: str) -> str:
 def test_what_has_a_deadline_to_come_goes_on(world: World) -> None:
     process_id = started(world)
     text = told(world, process_id)
-    assert text.startswith("still running: 1 of 2 tasks are done, the last thing happened ")
-    assert "is looked at in" in text
+    assert text.startswith("still running: 1 of 2 tasks are done, the last event was ")
+    assert "is scanned in" in text
 
 
 def test_a_long_task_goes_on_however_long_ago_it_began(world: World) -> None:
@@ -82,7 +82,7 @@ def test_what_nobody_looks_at_is_stuck(world: World) -> None:
     overdue(world, LONG_AGO)
     text = told(world, process_id)
     assert text.startswith(f"stuck: {process_id}")
-    assert "past its deadline for 100 s" in text
+    assert "has been overdue for 100 s" in text
 
 
 def test_a_graph_that_is_looked_at_again_and_again_while_nothing_happens_is_stuck(world: World) -> None:
@@ -92,7 +92,7 @@ def test_a_graph_that_is_looked_at_again_and_again_while_nothing_happens_is_stuc
     )
     shift(world, LONG_AGO)
     text = told(world, process_id)
-    assert text.startswith("stuck: nothing of it is queued or worked on")
+    assert text.startswith("stuck: none of its tasks is queued or worked on")
     assert "for 100 s" in text
 
 
@@ -107,12 +107,12 @@ def test_what_has_no_deadline_is_stuck(world: World) -> None:
             bypassDocumentValidation=True,
         )
     text = told(world, process_id)
-    assert text.startswith("stuck: nothing of it has a deadline")
+    assert text.startswith("stuck: none of its records has a deadline")
     assert Rule.DEADLINE_MISSING in text
 
 
 def test_what_is_gone(world: World) -> None:
-    assert told(world, "0" * 32) == "gone: there is no record of it"
+    assert told(world, "0" * 32) == "gone: it has no records"
 
 
 def test_what_has_ended_meanwhile(world: World) -> None:
