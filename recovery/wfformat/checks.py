@@ -1,7 +1,8 @@
-"""Do the fields of a workflow fit together: ids, both ends of each edge, no cycle, a runtime for each task?
+"""Checks that the fields of a workflow fit together: ids, both ends of each edge, no cycles, and a runtime for each
+task.
 
-Promises a line in `problems` for each mistake. A value that could not be read was told by `document`; nothing
-is concluded from it here. Of cycles that hang together only one may be told; the next shows once it is cut.
+Adds a line to `problems` for each mistake. `document` has already reported unreadable values, so they are skipped here.
+Of cycles that share tasks only one may be reported; the next appears after that one is removed.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from recovery.wfformat.document import EXECUTION, SPECIFICATION, Executed, Fields, Specified
 
-# Parent → its children, with all tasks as keys, in the order of the file.
+# {parent: its children}, with all tasks as keys, in the order of the file.
 Edges = Mapping[str, Sequence[str]]
 
 
 def check(fields: Fields, problems: list[str]) -> None:
-    """Add a line to `problems` for each thing that does not fit together."""
+    """Add a line to `problems` for each mistake."""
     if fields.tasks is None:
         return
     counts = Counter(task.id for task in fields.tasks)
@@ -33,7 +34,7 @@ def check(fields: Fields, problems: list[str]) -> None:
 
 
 def agreed_edges(tasks: Sequence[Specified]) -> Edges:
-    """The edges on which both ends agree: in a workflow without problems, all."""
+    """Return the edges on which both ends agree. In a workflow without problems these are all edges."""
     parents = {task.id: set(task.parents or ()) for task in tasks}
     return {
         task.id: [
@@ -46,9 +47,9 @@ def agreed_edges(tasks: Sequence[Specified]) -> Edges:
 
 
 def topological_order(edges: Edges) -> list[str]:
-    """Parents before children; of those that could come next, the one that the file has first.
+    """Return the tasks, parents before children, otherwise in the order of the file.
 
-    Tasks on a cycle, or after one, are left out.
+    Tasks on a cycle or after one are left out.
     """
     tasks = list(edges)
     rank = {id: index for index, id in enumerate(tasks)}
@@ -66,14 +67,14 @@ def topological_order(edges: Edges) -> list[str]:
 
 
 def cycles(edges: Edges) -> list[list[str]]:
-    """Cycles that share no task, each from parent to child, starting at its first task in the file."""
+    """Return cycles that share no task, each from parent to child, starting at its first task in the file."""
     ordered = set(topological_order(edges))
     stuck = [id for id in edges if id not in ordered]
-    # Whatever is stuck has a parent that is: going from parent to parent never ends, so it meets a cycle.
+    # Every stuck task has a stuck parent, so a walk from parent to parent never ends and must reach a cycle.
     parent_of = {child: id for id in reversed(stuck) for child in edges[id]}
     rank = {id: index for index, id in enumerate(stuck)}
     seen: set[str] = set()
-    found = []
+    result = []
     for id in stuck:
         walk: dict[str, None] = {}
         while id not in seen:
@@ -84,8 +85,8 @@ def cycles(edges: Edges) -> list[list[str]]:
             path = list(walk)
             cycle = path[path.index(id) :][::-1]
             first = cycle.index(min(cycle, key=rank.__getitem__))
-            found.append(cycle[first:] + cycle[:first])
-    return found
+            result.append(cycle[first:] + cycle[:first])
+    return result
 
 
 def _check_lists(tasks: Sequence[Specified], problems: list[str]) -> None:

@@ -1,8 +1,7 @@
-"""The fields of a WfFormat document that we use: are they there, and of the right type?
+"""The fields of a WfFormat document: checks that they are present and of the right type.
 
-Promises rows of plain values, and a line in `problems` for each field that is missing or wrong. A value that
-could not be read is None in its row: what comes after leaves it out, so that one mistake is told once.
-Does not look at what the values mean together; that is for `checks`.
+Returns rows of plain values, and adds a line to `problems` for each missing or wrong field. An unreadable value is None
+in its row. Later checks skip it, so that one mistake is reported once. What the values mean together is for `checks`.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ import math
 from dataclasses import dataclass
 from reprlib import repr as short
 
-# Both are read in the layout of 1.5, with a specification and an execution. Older ones keep everything in
-# `workflow.tasks`, name tasks in other ways, and give the edges from one end only.
+# Both versions have the layout of 1.5, with a specification and an execution. Older versions keep everything in
+# `workflow.tasks`, name tasks differently, and list edges from one end only.
 VERSIONS = ("1.4", "1.5")
 
 SPECIFICATION = "workflow.specification.tasks"
@@ -21,7 +20,7 @@ EXECUTION = "workflow.execution.tasks"
 
 @dataclass(frozen=True, slots=True)
 class Specified:
-    """A task of the specification; a list that could not be read is None."""
+    """A task of the specification. An unreadable list is None."""
 
     id: str
     parents: tuple[str, ...] | None
@@ -30,7 +29,7 @@ class Specified:
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """A task of the execution; a runtime that could not be read is None."""
+    """A task of the execution. An unreadable runtime is None."""
 
     id: str
     runtime: float | None
@@ -38,7 +37,7 @@ class Executed:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """What was read; a list of tasks that could not be read is None."""
+    """The document's fields. An unreadable list of tasks is None."""
 
     name: str
     tasks: tuple[Specified, ...] | None
@@ -46,15 +45,15 @@ class Fields:
 
 
 def read_fields(document: object, problems: list[str]) -> Fields:
-    """Read the document's fields, adding a line to `problems` for each that can't be used."""
+    """Read the document's fields, and add a line to `problems` for each unusable field."""
     unread = Fields("", None, None)
     if not isinstance(document, dict):
         problems.append(f"the top level must be a JSON object, not {short(document)}; is it a WfFormat file?")
         return unread
     version = document.get("schemaVersion")
     if version not in VERSIONS:
-        found = f"schemaVersion {short(version)} is not supported" if version else "schemaVersion is missing"
-        problems.append(f"{found}; convert the file to {VERSIONS[-1]!r} (read are {', '.join(VERSIONS)})")
+        problem = f"schemaVersion {short(version)} is not supported" if version else "schemaVersion is missing"
+        problems.append(f"{problem}; convert the file to {VERSIONS[-1]!r} (supported are {', '.join(VERSIONS)})")
         return unread
     name = _text(document, "name", "", problems)
     workflow = _object(document, "workflow", "workflow", problems)
@@ -78,13 +77,13 @@ def read_fields(document: object, problems: list[str]) -> Fields:
 def _specified(rows: list[object], problems: list[str]) -> tuple[Specified, ...]:
     if not rows:
         problems.append(f"{SPECIFICATION} is empty; a workflow needs at least one task")
-    found = []
+    tasks = []
     for row, id in _identified(rows, SPECIFICATION, problems):
-        where = f"task {id!r}: "
-        parents = _ids(row, "parents", where, problems)
-        children = _ids(row, "children", where, problems)
-        found.append(Specified(id, parents, children))
-    return tuple(found)
+        place = f"task {id!r}: "
+        parents = _ids(row, "parents", place, problems)
+        children = _ids(row, "children", place, problems)
+        tasks.append(Specified(id, parents, children))
+    return tuple(tasks)
 
 
 def _executed(rows: list[object], problems: list[str]) -> tuple[Executed, ...]:
@@ -92,14 +91,14 @@ def _executed(rows: list[object], problems: list[str]) -> tuple[Executed, ...]:
 
 
 def _identified(rows: list[object], where: str, problems: list[str]) -> list[tuple[dict[str, object], str]]:
-    found = []
+    identified = []
     for index, row in enumerate(rows):
-        at = f"{where}[{index}]"
+        position = f"{where}[{index}]"
         if not isinstance(row, dict):
-            problems.append(f"{at} must be an object, not {short(row)}")
-        elif (id := _text(row, "id", f"{at}: ", problems)) is not None:
-            found.append((row, id))
-    return found
+            problems.append(f"{position} must be an object, not {short(row)}")
+        elif (id := _text(row, "id", f"{position}: ", problems)) is not None:
+            identified.append((row, id))
+    return identified
 
 
 def _rows(workflow: dict[str, object], part: str, problems: list[str]) -> list[object] | None:
@@ -131,7 +130,7 @@ def _text(holder: dict[str, object], key: str, where: str, problems: list[str]) 
 
 
 def _storable(text: str) -> bool:
-    # JSON can write half of a surrogate pair ("\ud800"), which no database takes.
+    # JSON can contain half of a surrogate pair ("\ud800"), which no database accepts.
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 

@@ -1,8 +1,8 @@
-"""A WfFormat file as a `Workflow`: what `load` returns is complete, without cycles, in an order to run in.
+"""Loads a WfFormat file as a `Workflow` that is complete, has no cycles, and is in an order in which it can run.
 
-Whatever is wrong with the file, from its path to its last runtime, is a `WorkflowError` that names the file
-and the task and says what to do. The whole file is read into memory, so it must be a regular one of limited size: a
-pipe or a device may have no end, or nobody at the other.
+Any problem of the file, from its path to its last runtime, is a `WorkflowError` that names the file and the task and
+says what to do. The whole file is read into memory, so it must be a regular file of limited size: a pipe or a device
+may never end, or may have no writer.
 """
 
 from __future__ import annotations
@@ -18,28 +18,30 @@ from recovery.errors import WorkflowError
 from recovery.wfformat.checks import agreed_edges, check, topological_order
 from recovery.wfformat.document import Fields, read_fields
 
-# A task takes some 1.5 kB of a file, so these are 40,000 tasks; the file takes some six times its size in memory.
+# Maximum size of a file. A task takes about 1.5 kB, so this is 40,000 tasks. In memory the file takes about six times
+# its size.
 MAX_BYTES = 64_000_000
-# Enough to see a pattern; a file with one systematic mistake has it in every task.
+# Maximum problems in an error. A file with a systematic mistake has it in every task, and ten show the pattern.
 MAX_PROBLEMS = 10
-# An id may be as long as the file; four of a usual length are in a problem at most.
+# Maximum characters of a problem. An id may be as long as the file; a problem names at most four ids.
 MAX_LENGTH = 500
 
 
 @dataclass(frozen=True, slots=True)
 class WorkflowTask:
-    """A task: the ids of those it waits for and of those that wait for it, in the order of the file."""
+    """A task, with the ids of the tasks that it waits for and of the tasks that wait for it, in the order of the
+    file."""
 
     id: str
     parents: tuple[str, ...]
     children: tuple[str, ...]
     runtime: float
-    """Seconds that it took when the file was recorded."""
+    """Seconds that the task took when the file was recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workflow:
-    """A workflow: its tasks, parents before children, otherwise in the order of the file."""
+    """A workflow. Its tasks are sorted parents first, otherwise as in the file."""
 
     name: str
     path: Path
@@ -47,22 +49,22 @@ class Workflow:
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """The tasks that wait for none."""
+        """Ids of the tasks that have no parents."""
         return tuple(task.id for task in self.tasks if not task.parents)
 
     @property
     def leaves(self) -> tuple[str, ...]:
-        """The tasks that none waits for."""
+        """Ids of the tasks that have no children."""
         return tuple(task.id for task in self.tasks if not task.children)
 
     @property
     def edges(self) -> tuple[tuple[str, str], ...]:
-        """All (parent, child)."""
+        """All pairs (parent, child)."""
         return tuple((task.id, child) for task in self.tasks for child in task.children)
 
 
 def load(path: str | PathLike[str]) -> Workflow:
-    """Read a WfFormat file, or raise one `WorkflowError` with all that is wrong with it."""
+    """Read a WfFormat file. Raises one `WorkflowError` with all problems of the file."""
     path = Path(path)
     problems: list[str] = []
     fields = read_fields(_read_json(path), problems)
@@ -73,7 +75,7 @@ def load(path: str | PathLike[str]) -> Workflow:
 
 
 def example_path() -> Path:
-    """A small workflow that comes with the package: an order, from its receipt to its delivery."""
+    """Return the path of the small example workflow in this package: an order, from its receipt to its delivery."""
     return Path(__file__).with_name("example.json")
 
 
@@ -89,13 +91,13 @@ def _read_json(path: Path) -> object:
         raise WorkflowError(f"{path}: is not UTF-8 at byte {error.start}; save it as UTF-8") from error
     except RecursionError as error:
         raise WorkflowError(f"{path}: is nested too deeply for a WfFormat file; check the path") from error
-    except ValueError as error:  # a null in the path, or an integer of thousands of digits
+    except ValueError as error:  # a null character in the path, or an integer of thousands of digits
         raise WorkflowError(f"{path}: can't be read: {error}") from error
     return document
 
 
 def _read(path: Path) -> bytes:
-    # Not blocking: to open a pipe waits for somebody who writes to it.
+    # Non-blocking, because opening a pipe would wait for a writer.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise WorkflowError(f"{path}: is not a regular file; save the workflow in one")
@@ -106,7 +108,7 @@ def _read(path: Path) -> bytes:
 
 
 def _message(path: Path, problems: list[str]) -> str:
-    problems = [one if len(one) <= MAX_LENGTH else f"{one[:MAX_LENGTH]}…" for one in problems]
+    problems = [problem if len(problem) <= MAX_LENGTH else f"{problem[:MAX_LENGTH]}…" for problem in problems]
     if len(problems) == 1:
         return f"{path}: {problems[0]}"
     lines = [f"{path}: {len(problems)} problems:", *problems[:MAX_PROBLEMS]]

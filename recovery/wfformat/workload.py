@@ -1,6 +1,6 @@
-"""Workflows started as processes, and watched until they end.
+"""Starts workflows as processes, and reads their state and results.
 
-Workers run them that serve an application with the process type `PROCESS`, such as `recovery.demo.app`.
+They run on workers whose application has the process type `PROCESS`, for example `recovery.demo.app`.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from recovery.wfformat import Workflow
 PROCESS = "workflow"
 """The process type of a workflow."""
 MAX_PROCESSES = 1_000_000
-"""Processes that one machine bears."""
+"""Maximum processes of a run; one machine can hold that many."""
 PAGE = 500
-"""Processes that are asked for at once."""
+"""Processes whose state is read at once."""
 VALUES_PAGE = 100
-"""Processes whose tasks' values are."""
+"""Processes whose tasks' values are read at once."""
 
 
 @dataclass(slots=True)
 class Run:
-    """A process of a workflow, as far as it is known."""
+    """A process of a workflow, as it was last read."""
 
     id: str
     workflow: Workflow
@@ -38,11 +38,11 @@ class Run:
     error: str | None = None
     results: list[Any] = field(default_factory=list)
     stored: dict[str, Any] | None = None
-    """{task id: its accepted value} as it was read last; None until it was."""
+    """{task id: accepted value} as last read. None before the first read."""
     accepted: dict[str, list[Any]] = field(default_factory=dict)
-    """{task id: each accepted value that was ever read}: one, unless something is wrong."""
+    """{task id: all different accepted values that were ever read}. More than one value for a task is an error."""
     standing: str | None = None
-    """Of one that has not ended in time: whether it goes on, and why it has not ended."""
+    """For a process that has not ended in time: whether it makes progress, and why it has not ended."""
 
     @property
     def ended(self) -> bool:
@@ -50,35 +50,36 @@ class Run:
 
 
 class WorkflowStarts:
-    """Starts processes of some workflows, in turn."""
+    """Starts processes of some workflows in turn."""
 
     def __init__(self, resources: Resources, workflows: Sequence[Workflow], time_scale: float) -> None:
         self._resources, self._workflows, self._time_scale = resources, workflows, time_scale
         self._started, self._name = 0, uuid.uuid4().hex
 
     def next(self) -> Run:
-        """Start the next one. Raises ServerUnavailable; called again, it starts the same one, and once at the most."""
-        place = self._started % len(self._workflows)
-        kind = ProcessTypePreferences(id=PROCESS, idle_timeout=self._resources.settings.idle_timeout)
-        starts, custom_id = Starts(self._resources, kind), f"{self._name}-{self._started}"
-        arguments = _arguments(self._workflows[place], self._time_scale, self._started)
+        """Start the next process. If this raises ServerUnavailable, call it again: it then starts the same process, and
+        at most once."""
+        index = self._started % len(self._workflows)
+        preferences = ProcessTypePreferences(id=PROCESS, idle_timeout=self._resources.settings.idle_timeout)
+        starts, custom_id = Starts(self._resources, preferences), f"{self._name}-{self._started}"
+        arguments = _arguments(self._workflows[index], self._time_scale, self._started)
         started = starts.start(starts.process(arguments, custom_id=custom_id))
         self._started += 1
-        return Run(started.id, self._workflows[place])
+        return Run(started.id, self._workflows[index])
 
 
 def check_load(processes: int, time_scale: float, timeout: float) -> None:
-    """Raise InputError, naming the option, for a value that can't be.
+    """Raise InputError, which names the option, for an invalid value.
 
     Args:
-        processes: How many to start.
-        time_scale: The part of the files' runtimes that tasks sleep.
-        timeout: Seconds to wait for the ends.
+        processes: Number of processes to start.
+        time_scale: Factor by which the files' runtimes are multiplied.
+        timeout: Seconds to wait until the processes end.
     """
     if processes < 1:
         raise InputError(f"--processes {processes}: must be at least 1")
     if processes > MAX_PROCESSES:
-        raise InputError(f"--processes {processes}: must be at most {MAX_PROCESSES:,}, which one machine bears")
+        raise InputError(f"--processes {processes}: must be at most {MAX_PROCESSES:,}, the most for one machine")
     if not (math.isfinite(time_scale) and time_scale >= 0):
         raise InputError(f"--time-scale {time_scale}: must be 0 or more")
     if not timeout > 0:
@@ -86,10 +87,10 @@ def check_load(processes: int, time_scale: float, timeout: float) -> None:
 
 
 def start(resources: Resources, workflows: Sequence[Workflow], count: int, time_scale: float) -> Iterator[Run]:
-    """Start `count` processes of these workflows, in turn."""
-    starting = WorkflowStarts(resources, workflows, time_scale)
+    """Start `count` processes of these workflows in turn."""
+    starts = WorkflowStarts(resources, workflows, time_scale)
     for _ in range(count):
-        yield starting.next()
+        yield starts.next()
 
 
 def look(resources: Resources, runs: Iterable[Run]) -> None:
@@ -97,23 +98,23 @@ def look(resources: Resources, runs: Iterable[Run]) -> None:
     runs = list(runs)
     for first in range(0, len(runs), PAGE):
         page = runs[first : first + PAGE]
-        found = resources.store.processes.ended([run.id for run in page])
+        processes = resources.store.processes.ended([run.id for run in page])
         for run in page:
-            if process := found.get(run.id):
+            if process := processes.get(run.id):
                 _update(run, process)
 
 
 def look_at_values(resources: Resources, runs: Iterable[Run]) -> None:
-    """Read what is stored as accepted of these processes, task by task, as a majority has it."""
+    """Read the accepted values of these processes' tasks, with majority read concern."""
     details, runs = resources.store.process_details, list(runs)
     for first in range(0, len(runs), VALUES_PAGE):
         page = runs[first : first + VALUES_PAGE]
-        found = details.values_of([run.id for run in page])
+        values = details.values_of([run.id for run in page])
         for run in page:
-            run.stored = {task: _decoded(text) for task, text in found[run.id].items()}
+            run.stored = {task: _decoded(text) for task, text in values[run.id].items()}
             for task, value in run.stored.items():
-                if value not in (read := run.accepted.setdefault(task, [])):
-                    read.append(value)
+                if value not in (accepted := run.accepted.setdefault(task, [])):
+                    accepted.append(value)
 
 
 def _update(run: Run, process: Process) -> None:
@@ -128,7 +129,7 @@ def _decoded(text: str | None) -> Any:
     try:
         return json.loads(text or "null")
     except ValueError:
-        return text  # none of ours: the audit says so
+        return text  # not a value of ours; the audit reports it
 
 
 def _arguments(workflow: Workflow, time_scale: float, number: int) -> str:
