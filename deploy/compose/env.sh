@@ -1,8 +1,8 @@
 #!/bin/sh
-# Makes .env of env.example, and random passwords in the folder secrets beside it: env.sh FILE [full|small]
+# Makes .env from env.example, and random passwords in the folder secrets next to it: env.sh FILE [full|small]
 #
-# `small` is one node of MongoDB, one worker, one beat, no Spark, nobody who watches. Needs nothing but a shell.
-# Where FILE is there and still has passwords in it, as older versions made it, they are moved into the folder.
+# `small` is one MongoDB node, one worker, one beat, and no Spark or monitoring. Needs only a shell.
+# If FILE exists and still contains passwords, as older versions wrote them, they are moved into the folder.
 set -eu
 
 file=${1:?where to: env.sh FILE [full|small]}
@@ -17,12 +17,12 @@ names="mongo_admin_password mongo_worker_password mongo_operator_password mongo_
        spark_secret grafana_password"
 in_file="^[A-Z_]*_(PASSWORD|SECRET)="
 if [ -e "$file" ] && ! grep -Eq "$in_file" "$file"; then
-    echo "error: $file is there already, and its passwords are those that the data were made with; change it by hand," \
+    echo "error: $file already exists, and the data were created with its passwords; change it by hand," \
          "or remove it with secrets and the data (docker compose down --volumes)" >&2
     exit 2
 fi
 if [ -e "$folder" ]; then
-    echo "error: $folder is there already, with the passwords that the data were made with; remove it with the data" \
+    echo "error: $folder already exists, and the data were created with its passwords; remove it with the data" \
          "(docker compose down --volumes), or move it away" >&2
     exit 2
 fi
@@ -38,7 +38,7 @@ for name in $names; do
         password=$(sed -n "s/^$(echo "$name" | tr '[:lower:]' '[:upper:]')=//p" "$file" | tail -n 1)
     fi
     printf '%s\n' "${password:-$(random)}" > "$folder.new/$name"
-    # A container sees the file under a user of its own. The folder is what keeps others on this machine away from it.
+    # Containers read the file as another user. The folder's mode protects it from other users of this machine.
     chmod 444 "$folder.new/$name"
 done
 if [ -e "$file" ]; then
@@ -58,4 +58,4 @@ else
 fi
 mv "$folder.new" "$folder"
 mv "$file.new" "$file"
-echo "$file: $done; readable for you alone"
+echo "$file: $done; only you can read it"

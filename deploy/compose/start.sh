@@ -1,10 +1,11 @@
 #!/bin/sh
-# Runs a program of ours with the addresses that its login gives it: start.sh FILE PROGRAM...
+# Runs a program with the addresses for its login: start.sh FILE PROGRAM...
 #
-# The passwords are secrets of compose: files. So they stand neither in the environment, which `docker inspect` shows and
-# all that a program starts inherits, nor on a command line, but in FILE, which is in the container's memory.
-# Reads MONGO_LOGIN (worker, operator or client), VALKEY_LOGIN (the same, or beat), MONGO_NODES and VALKEY_NODE (HOST:PORT,
-# of MongoDB with commas), and the folder of secrets, SECRETS.
+# The passwords are compose secrets, that is, files. The addresses with passwords are written to FILE, in the container's
+# memory. So the passwords are not on a command line, and not in the environment, which `docker inspect` shows and child
+# processes inherit.
+# Reads MONGO_LOGIN (worker, operator or client), VALKEY_LOGIN (the same, or beat), MONGO_NODES (HOST:PORT, separated by
+# commas), VALKEY_NODE (HOST:PORT), and SECRETS, the folder of the secrets.
 set -eu
 
 fail() {
@@ -12,13 +13,13 @@ fail() {
     exit 2
 }
 
-# The password in a file, which stands in an address and in TOML: of letters, digits and -._~ only.
+# Print the password in a file. It is used in an address and in TOML, so it consists of letters, digits and -._~ only.
 password() {
     [ -r "$SECRETS/$1" ] || fail "there is no secret $1: \`make env\` makes it"
-    read -r text < "$SECRETS/$1" || true # without a line break at its end
+    read -r text < "$SECRETS/$1" || true # the file may lack the final line break
     case $text in
         '') fail "the secret $1 is empty: \`make env\` makes it" ;;
-        *[!A-Za-z0-9._~-]*) fail "the secret $1: letters, digits and -._~ only, since it stands in an address" ;;
+        *[!A-Za-z0-9._~-]*) fail "the secret $1: it may contain only letters, digits and -._~, because it is part of an address" ;;
     esac
     printf %s "$text"
 }

@@ -1,12 +1,12 @@
-// Forms the replica set, and makes the administrator, the roles and the users: what a MongoDB with a login needs before
-// the first worker starts. May be run again: it makes what is missing, adds nodes, and gives users their new passwords.
+// Forms the replica set, and creates the administrator, the roles and the users: what a MongoDB with logins needs before
+// the first worker starts. May be run again: it creates what is missing, adds nodes, and updates changed passwords.
 //
 //     mongosh --quiet --nodb replica_set.js
 //
-// On the first node's own machine, since only from there a first user can be made without a login. Reads MONGO_NODES
-// (HOST:PORT with commas, the first node first), MONGO_ADDRESS (of the first node, from here), RECOVERY_DATABASE
-// (`recovery` by default), and in the folder SECRETS the files mongo_admin_password, mongo_worker_password,
-// mongo_operator_password and mongo_client_password.
+// Run it on the first node's machine, because the first user can be created without a login only from there. Reads
+// MONGO_NODES (HOST:PORT, separated by commas, the first node first), MONGO_ADDRESS (of the first node, as seen from this
+// machine), RECOVERY_DATABASE (default: `recovery`), and in the folder SECRETS the files mongo_admin_password,
+// mongo_worker_password, mongo_operator_password and mongo_client_password.
 
 const SET = 'rs0';
 const ADMIN = 'admin';
@@ -27,7 +27,7 @@ function fail(message) {
   quit(1);
 }
 
-// The password in a file of the folder SECRETS.
+// Return the password in a file of the folder SECRETS.
 function secret(name) {
   let text = '';
   try {
@@ -53,10 +53,10 @@ function waitFor(look, what) {
   }
 }
 
-// `hello` takes no login.
+// `hello` needs no login.
 const connected = (host) => connect(`mongodb://${host}/admin?directConnection=true&serverSelectionTimeoutMS=2000`);
 const hello = (host) => connected(host).hello();
-// Whether this user has this password. Throws what is no answer to that.
+// Return whether this user has this password. Throws any error other than a failed login.
 function logsIn(admin, user, pwd) {
   try {
     return Boolean(admin.auth({ user, pwd }).ok);
@@ -66,7 +66,7 @@ function logsIn(admin, user, pwd) {
   }
 }
 
-// The set that a node is of; nothing if it does not answer.
+// Return the name of the node's set, or undefined if the node does not answer.
 function setOf(host) {
   try {
     return hello(host).setName;
@@ -79,14 +79,14 @@ function form() {
   if (nodes.some(setOf)) return; // it goes on without those that are away
   const hint = 'if MONGO_NODES names a node that is not to run, take it out; in compose nodes 2 and 3 are of the profile `nodes`';
   const told = nodes.map((host) => waitFor(() => hello(host), `an answer of ${host} (${hint})`));
-  // One that has lost its data is given them by the others, and must not form a set of its own.
+  // A node that has lost its data gets it from the other nodes, and must not form its own set.
   if (told.some((one) => one.setName)) return;
   connected(address).adminCommand({ replSetInitiate: { _id: SET, members: [{ _id: 0, host: nodes[0] }] } });
   print(`formed ${SET} of ${nodes[0]}`);
 }
 
 function makeAdministrator(pwd) {
-  // One that was just elected is not writable yet.
+  // A newly elected primary is not writable yet.
   const settled = (one) => one.primary && (one.isWritablePrimary || one.primary !== one.me);
   waitFor(() => settled(hello(address)), `a primary of ${SET}`);
   if (logsIn(connected(address), ADMIN, pwd)) return;
@@ -120,7 +120,7 @@ function makeUsers(admin) {
   for (const [user, [name, names]] of Object.entries(users)) {
     const pwd = secret(name);
     const roles = names.map((role) => ({ role, db: recoveryDatabase }));
-    // Sees the members, for `recovery doctor`.
+    // For `recovery doctor`, which reads the state of the members.
     if (user === 'recovery-operator') roles.push({ role: 'clusterMonitor', db: 'admin' });
     if (!admin.getUser(user)) {
       admin.createUser({ user, pwd, roles });
@@ -136,7 +136,7 @@ const adminPassword = secret('mongo_admin_password');
 for (const [name] of Object.values(users)) secret(name); // before anything is done
 form();
 makeAdministrator(adminPassword);
-// From here on at the primary, whichever node that is.
+// From here on, connect to the primary, whichever node that is.
 db = connect(`mongodb://${nodes.join(',')}/admin?replicaSet=${SET}&serverSelectionTimeoutMS=${TIMEOUT * 1000}`);
 if (!logsIn(db, ADMIN, adminPassword)) fail('mongo_admin_password is not known to the primary');
 addNodes(db);

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Valkey with users of its own for each part: start.sh FILE ADDRESS
+# Runs Valkey with a user for each part: start.sh FILE ADDRESS
 #
-# FILE is made for the users, with hashes of their passwords; nothing of a password is on a command line. Who may do
-# what, and why, is in docs/security.md. Reads valkey_worker_password, valkey_beat_password, valkey_operator_password
-# and valkey_client_password in the folder SECRETS.
+# The users are written to FILE with hashes of their passwords; no password is on a command line. docs/security.md says
+# what each user may do, and why. Reads valkey_worker_password, valkey_beat_password, valkey_operator_password and
+# valkey_client_password in the folder SECRETS.
 set -eu
 
-# The shell's own printf: no other process sees what it writes.
+# `printf` is a shell builtin, so other processes can't see its arguments.
 hash() {
-    read -r password < "$SECRETS/valkey_$1_password" || true # without a line break at its end
+    read -r password < "$SECRETS/valkey_$1_password" || true # the file may lack the final line break
     printf %s "$password" | sha256sum | cut -c 1-64
 }
 for user in worker beat operator client; do
@@ -26,6 +26,6 @@ user beat on #$(hash beat) ~recovery.nudge* ~spark* ~_kombu.* -@all +@connection
 user operator on #$(hash operator) ~* &/0.celery.pidbox -@all +@connection -@dangerous +lpush +rpush +llen +del +publish +info +time +type +object|idletime
 user client on #$(hash client) ~* -@all +@connection -@dangerous +lpush +rpush
 ACL
-# Nothing is saved: it holds hints, and what is lost is queued again from MongoDB. Its own protected mode is for a server
-# without a login.
+# Nothing is persisted, because Valkey holds only hints: lost messages are requeued from MongoDB. Protected mode is for
+# servers without passwords.
 exec valkey-server --bind "$2" --protected-mode no --aclfile "$1" --save "" --appendonly no --maxmemory-policy noeviction

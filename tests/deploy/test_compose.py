@@ -139,7 +139,7 @@ def test_settings_are_what_recovery_takes(
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [(None, "there is no secret"), ("", "is empty"), ("\n", "is empty"), ('a"b\n', "letters, digits and -._~ only")],
+    [(None, "there is no secret"), ("", "is empty"), ("\n", "is empty"), ('a"b\n', "only letters, digits and -._~")],
 )
 def test_a_secret_that_is_none_starts_nothing(
     full: dict[str, Service], env: dict[str, str], tmp_path: Path, text: str | None, told: str
@@ -245,7 +245,7 @@ def run_make_env(file: Path, size: str = "full") -> subprocess.CompletedProcess[
     return subprocess.run(["sh", MAKE_ENV, file, size], capture_output=True, text=True, timeout=10, check=False)
 
 
-@pytest.mark.parametrize(("size", "said"), [("full", "is there already"), ("huge", "it must be full or small")])
+@pytest.mark.parametrize(("size", "said"), [("full", "already exists"), ("huge", "it must be full or small")])
 @pytest.mark.parametrize("there", [".env", "secrets"])
 def test_make_env_keeps_what_is_there(tmp_path: Path, size: str, said: str, there: str) -> None:
     (tmp_path / there).write_text("WORKERS=3\n")

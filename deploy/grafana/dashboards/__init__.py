@@ -1,11 +1,11 @@
-"""Grafana's dashboards, built in Python: `make dashboards` writes them to deploy/grafana/json, which Grafana reads.
+"""Grafana's dashboards, built in Python. `make dashboards` writes them to deploy/grafana/json, which Grafana reads.
 
-What a dashboard shows is plain data (`model`), one module for each: `cluster`, `recovery`, `processes`, `operations`.
-`build` makes Grafana's own objects of it, and is the only module that knows its SDK.
+The content of dashboards is plain data (`model`), in one module for each: `cluster`, `recovery`, `processes`,
+`operations`. `build` makes Grafana's own objects from it, and is the only module that uses Grafana's SDK.
 
-Cardinality: every query is summed up by what there are few of (rules, reasons, states, scanners, steps), or takes the
-ten largest (`topk`) of actors, process types, queues and operations. What is asked for scrapes is the same from every
-worker, so its `max` is taken; what workers count is summed up.
+Cardinality: every query is summed up by labels with few values (rules, reasons, states, scanners, steps), or takes the
+ten largest (`topk`) of actors, process types, queues and operations. Values that are read at a scrape are the same from
+every worker, so queries take their `max`. Values that workers count are summed up.
 """
 
 from deploy.grafana.dashboards import cluster, operations, processes, recovery

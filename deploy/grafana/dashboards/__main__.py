@@ -13,12 +13,12 @@ FOLDER = Path(__file__).parents[1] / "json"
 
 
 def main() -> None:
-    """Write them, each named as its board."""
+    """Write each dashboard to a file with its uid as name."""
     parser = argparse.ArgumentParser(prog="python -m deploy.grafana.dashboards", description="Write the dashboards.")
     parser.add_argument("--docs", default="", help="address of these docs: panels link to their runbooks")
     parser.add_argument("--console", default="", help="address of the console: panels link to it")
-    given = parser.parse_args()
-    site = Site(given.docs.rstrip("/"), given.console.rstrip("/"))
+    arguments = parser.parse_args()
+    site = Site(arguments.docs.rstrip("/"), arguments.console.rstrip("/"))
     FOLDER.mkdir(exist_ok=True)
     for board in BOARDS:
         (FOLDER / f"{board.uid}.json").write_text(encoded(board, site))

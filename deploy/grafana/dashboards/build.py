@@ -1,4 +1,4 @@
-"""Grafana's own objects, by its SDK: from a board of `model` to the JSON that Grafana reads."""
+"""Builds Grafana's own objects with its SDK: from a board of `model` to the JSON that Grafana reads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from deploy.grafana.dashboards.model import ANNOTATIONS, Annotation, Board, Look
 
 TAG = "recovery"
 DATASOURCE = DataSourceRef("prometheus", "${datasource}")
-"""The one that is chosen above the panels; with one Prometheus there is nothing to choose."""
+"""The data source that is chosen above the panels. With a single Prometheus there is no choice."""
 HEIGHTS = {Look.STAT: 4}
 HEIGHT = 8
 
@@ -29,13 +29,13 @@ Drawn = timeseries.Panel | stat.Panel | bargauge.Panel
 
 
 def encoded(board: Board, site: Site) -> str:
-    """The dashboard as JSON: the same text for the same board."""
+    """Return the dashboard as JSON. The same board always gives the same text."""
     return f"{JSONEncoder(sort_keys=True, indent=2).encode(built(board, site))}\n"
 
 
 def built(board: Board, site: Site) -> dashboard.Dashboard:
-    """The dashboard. Panels have the numbers of their order."""
-    made = (
+    """Return the dashboard. Panels are numbered in their order."""
+    builder = (
         Dashboard(board.title)
         .uid(board.uid)
         .description(board.description)
@@ -46,29 +46,29 @@ def built(board: Board, site: Site) -> dashboard.Dashboard:
         .timezone("browser")
         .tooltip(dashboard.DashboardCursorSync.CROSSHAIR)
         .with_variable(DatasourceVariable("datasource").label("Prometheus").type("prometheus"))
-        .link(_to_others())
+        .link(_dashboards_link())
     )
     for variable in board.variables:
-        made = made.with_variable(_variable(variable))
-    for link in _elsewhere(site):
-        made = made.link(link)
+        builder = builder.with_variable(_variable(variable))
+    for link in _site_links(site):
+        builder = builder.link(link)
     number = 0
     for section in board.sections:
         number += 1
-        made = made.with_row(Row(section.title).id(number))
+        builder = builder.with_row(Row(section.title).id(number))
         for panel in section.panels:
             number += 1
-            made = made.with_panel(_panel(panel, site).id(number))
-    whole = made.build()
-    whole.annotations = dashboard.AnnotationContainer([_Marks(one) for one in ANNOTATIONS])
-    return whole
+            builder = builder.with_panel(_panel(panel, site).id(number))
+    result = builder.build()
+    result.annotations = dashboard.AnnotationContainer([_AnnotationQuery(annotation) for annotation in ANNOTATIONS])
+    return result
 
 
 def _panel(panel: Panel, site: Site) -> Drawn:
-    drawn = _drawn(panel.look)
+    builder = _builder(panel.look)
     steps = [Threshold(None, panel.below), *(Threshold(level.value, level.colour) for level in panel.levels)]
-    drawn = (
-        drawn.title(panel.title)
+    builder = (
+        builder.title(panel.title)
         .description(panel.description)
         .datasource(DATASOURCE)
         .unit(panel.unit.value)
@@ -76,30 +76,30 @@ def _panel(panel: Panel, site: Site) -> Drawn:
         .span(panel.width)
         .height(HEIGHTS.get(panel.look, HEIGHT))
         .thresholds(ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(steps))
-        .links([*_leads(panel, site)])
+        .links([*_panel_links(panel, site)])
     )
     if panel.texts:
         texts = {str(value): dashboard.ValueMappingResult(text) for value, text in panel.texts.items()}
-        drawn = drawn.mappings([dashboard.ValueMap(texts)])
+        builder = builder.mappings([dashboard.ValueMap(texts)])
     if panel.unit is Unit.NUMBER:
-        drawn = drawn.decimals(0)
+        builder = builder.decimals(0)
     if panel.unit is Unit.SHARE:
-        drawn = drawn.max(1)  # else a bar is as long as the longest
+        builder = builder.max(1)  # otherwise the longest series would fill its bar
     if panel.nothing:
-        drawn = drawn.no_value(panel.nothing)
-    for place, query in enumerate(panel.queries):
-        drawn = drawn.with_target(_target(query, chr(ord("A") + place), panel.look))
-    return drawn
+        builder = builder.no_value(panel.nothing)
+    for index, query in enumerate(panel.queries):
+        builder = builder.with_target(_target(query, chr(ord("A") + index), panel.look))
+    return builder
 
 
-def _drawn(look: Look) -> Drawn:
+def _builder(look: Look) -> Drawn:
     if look is Look.STAT:
-        reduced = common.ReduceDataOptions().calcs(["lastNotNull"])
-        return stat.Panel().color_mode(models.BigValueColorMode.VALUE).reduce_options(reduced)
+        reduce_options = common.ReduceDataOptions().calcs(["lastNotNull"])
+        return stat.Panel().color_mode(models.BigValueColorMode.VALUE).reduce_options(reduce_options)
     if look is Look.BARS:
-        reduced = common.ReduceDataOptions().calcs(["lastNotNull"])
+        reduce_options = common.ReduceDataOptions().calcs(["lastNotNull"])
         horizontal = bargauge.Panel().orientation(models.VizOrientation.HORIZONTAL)
-        return horizontal.display_mode(models.BarGaugeDisplayMode.BASIC).reduce_options(reduced)
+        return horizontal.display_mode(models.BarGaugeDisplayMode.BASIC).reduce_options(reduce_options)
     legend = common.VizLegendOptions().show_legend(True).display_mode(models.LegendDisplayMode.LIST)
     graph = timeseries.Panel().legend(legend.placement(models.LegendPlacement.BOTTOM).calcs([])).line_width(1)
     if look is Look.STACK:
@@ -108,14 +108,14 @@ def _drawn(look: Look) -> Drawn:
 
 
 def _target(query: Query, ref: str, look: Look) -> Dataquery:
-    asked = Dataquery().expr(query.expr).ref_id(ref).datasource(DATASOURCE)
+    dataquery = Dataquery().expr(query.expr).ref_id(ref).datasource(DATASOURCE)
     if query.legend:
-        asked = asked.legend_format(query.legend)
-    return asked.instant() if look in (Look.STAT, Look.BARS) else asked.range()
+        dataquery = dataquery.legend_format(query.legend)
+    return dataquery.instant() if look in (Look.STAT, Look.BARS) else dataquery.range()
 
 
 def _variable(variable: Variable) -> QueryVariable:
-    """More than one may be chosen; at first all are, those without the label as well."""
+    """Several values may be chosen. At first all are chosen, including series without the label."""
     return (
         QueryVariable(variable.name)
         .label(variable.label)
@@ -130,16 +130,17 @@ def _variable(variable: Variable) -> QueryVariable:
     )
 
 
-def _to_others() -> DashboardLink:
-    """To all dashboards of ours, with what is chosen."""
+def _dashboards_link() -> DashboardLink:
+    """Return links to all our dashboards, which keep the chosen variables and time."""
     others = DashboardLink("Recovery").type(DashboardLinkType.DASHBOARDS).tags([TAG])
     return others.as_dropdown(False).include_vars(True).keep_time(True)
 
 
-def _leads(panel: Panel, site: Site) -> list[DashboardLink]:
-    """To the dashboard that tells more, with the same time and choices; and to what the site has."""
-    more = f"/d/{panel.to}?${{__url_time_range}}&${{__all_variables}}"
-    links = [DashboardLink("More about this").type(DashboardLinkType.LINK).url(more)]
+def _panel_links(panel: Panel, site: Site) -> list[DashboardLink]:
+    """Return a panel's links: to the dashboard with details, with the same time and variables, and to the site's
+    pages."""
+    details_url = f"/d/{panel.to}?${{__url_time_range}}&${{__all_variables}}"
+    links = [DashboardLink("More about this").type(DashboardLinkType.LINK).url(details_url)]
     if site.docs and panel.runbook:
         links.append(_link("What to do", f"{site.docs}/runbooks.md#{panel.runbook.lower()}"))
     if site.console:
@@ -147,7 +148,7 @@ def _leads(panel: Panel, site: Site) -> list[DashboardLink]:
     return links
 
 
-def _elsewhere(site: Site) -> list[DashboardLink]:
+def _site_links(site: Site) -> list[DashboardLink]:
     docs = [_link("Documentation", f"{site.docs}/metrics.md")] if site.docs else []
     return docs + ([_link("Console", site.console)] if site.console else [])
 
@@ -156,13 +157,13 @@ def _link(title: str, url: str) -> DashboardLink:
     return DashboardLink(title).type(DashboardLinkType.LINK).url(url).target_blank(True)
 
 
-class _Marks(dashboard.AnnotationQuery):
-    """An annotation by a query of Prometheus's, whose fields the SDK's model does not have."""
+class _AnnotationQuery(dashboard.AnnotationQuery):
+    """An annotation from a Prometheus query, whose fields are missing in the SDK's model."""
 
     def __init__(self, annotation: Annotation) -> None:
         super().__init__(annotation.name, DATASOURCE, icon_color=annotation.colour, expr=annotation.expr)
         self._texts = {"titleFormat": annotation.title, "textFormat": annotation.text}
 
     def to_json(self) -> dict[str, object]:
-        """As Grafana keeps it."""
+        """Return the fields as Grafana stores them."""
         return {**super().to_json(), **self._texts, "step": "15s", "useValueForTime": False}

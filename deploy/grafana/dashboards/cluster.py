@@ -1,4 +1,4 @@
-"""Cluster: is all well? What an operator opens first, and leaves open."""
+"""The dashboard Cluster: is all well? Operators open it first, and keep it open."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WELL = Section(
     (
         Panel(
             "Alerts",
-            "Alert rules that fire now. `docs/runbooks.md` has a section for each: what it means, what to look at, "
+            "Alert rules that fire now. `docs/runbooks.md` has a section for each: what it means, what to check, "
             "what to do.",
             Unit.NUMBER,
             (Query('count(ALERTS{alertname=~"Recovery.*", alertstate="firing"}) or vector(0)'),),
@@ -38,7 +38,7 @@ WELL = Section(
         ),
         Panel(
             "Oldest overdue",
-            "How long the longest overdue record has been past its deadline. Whatever is stuck shows up here. "
+            "How long the longest overdue record has been past its deadline. Everything that is stuck shows up here. "
             "A few seconds are normal, a minute is not.",
             Unit.SECONDS,
             (Query(largest("recovery_oldest_overdue_seconds")),),
@@ -50,7 +50,7 @@ WELL = Section(
         ),
         Panel(
             "Live without deadline",
-            "Records that are not at rest and have no deadline, so that no scanner would look at them. Always 0.",
+            "Records that are not at rest and have no deadline, so no scanner would find them. Should always be 0.",
             Unit.NUMBER,
             (Query(f"sum({largest('recovery_live_without_deadline', 'record')})"),),
             to="recovery-recovery",
@@ -72,7 +72,7 @@ WELL = Section(
         ),
         Panel(
             "Workers alive",
-            "Workers whose heartbeat is not overdue. Two are the least: recovery needs somebody who is left.",
+            "Workers whose heartbeat is not overdue. Run at least two, so that one can recover the other's tasks.",
             Unit.NUMBER,
             (Query(largest("recovery_workers_alive")),),
             to="recovery-recovery",
@@ -84,7 +84,7 @@ WELL = Section(
         ),
         Panel(
             "Scanners",
-            "How long ago the scanner that has waited longest ran. Beats send a nudge every second; what ran is noted "
+            "How long ago the scanner that has waited longest ran. Beats send a nudge every second; runs are recorded "
             "every 5 s.",
             Unit.SECONDS,
             (Query(largest("recovery_scanner_last_run_seconds")),),
@@ -109,7 +109,7 @@ WELL = Section(
         ),
         Panel(
             "Redis",
-            "Whether Redis answers all workers. Nothing is lost while it is away; tasks begin once it is back.",
+            "Whether Redis answers all workers. Nothing is lost while it is unavailable; tasks begin when it is back.",
             Unit.NUMBER,
             (Query("min(recovery_redis_up)"),),
             to="recovery-recovery",
@@ -145,8 +145,8 @@ KEEPS_UP = Section(
         ),
         Panel(
             "Requeue lag",
-            "From a record's deadline to its requeue. Normally below the scan interval and a little; nothing is shown "
-            "while nothing is requeued.",
+            "From a record's deadline to its requeue. Normally slightly above the scan interval at most. Nothing is "
+            "shown while nothing is requeued.",
             Unit.SECONDS,
             (
                 Query(quantile(0.5, "recovery_requeue_lag_seconds"), "half of them within"),
@@ -164,7 +164,7 @@ WORKERS = Section(
     (
         Panel(
             "Workers",
-            "Workers that live, and how many were lost (killed, or silent for too long) within five minutes.",
+            "Live workers, and workers lost (killed, or silent for too long) within five minutes.",
             Unit.NUMBER,
             (
                 Query(largest("recovery_workers_alive"), "alive"),
@@ -184,7 +184,7 @@ WORKERS = Section(
         ),
         Panel(
             "Last run of scanners",
-            "How long ago each scanner ran, on whichever worker it was.",
+            "How long ago each scanner ran, on any worker.",
             Unit.SECONDS,
             (Query(largest("recovery_scanner_last_run_seconds", "scanner"), "{{scanner}}"),),
             to="recovery-recovery",
@@ -228,7 +228,7 @@ STORMS = Section(
     (
         Panel(
             "Requeues",
-            "Tasks queued again, by the rule that found them. A wall of them is the end of an outage; a steady rate "
+            "Tasks queued again, by the rule that found them. Many at once mark the end of an outage; a steady rate "
             "means that something kills workers.",
             Unit.PER_SECOND,
             (Query(rate("recovery_requeues_total", "reason"), "{{reason}}"),),
@@ -239,8 +239,8 @@ STORMS = Section(
         ),
         Panel(
             "Servers away",
-            "Circuit breakers that opened, since MongoDB did not answer a process; messages that Redis did not take; "
-            "scans that were cut off.",
+            "Circuit breakers that opened because MongoDB did not answer; messages that Redis did not accept; "
+            "scans that were interrupted.",
             Unit.PER_SECOND,
             (
                 Query(rate("recovery_circuit_breaker_changes_total", where='state="open"'), "breakers opened"),
@@ -254,7 +254,7 @@ STORMS = Section(
         ),
         Panel(
             "The drill's times",
-            "What canary processes measure, while `recovery drill --watch` runs: 99 % of them were within this.",
+            "Times that canary processes measure while `recovery drill --watch` runs: 99 % were at most this long.",
             Unit.SECONDS,
             (Query(quantile(0.99, "recovery_drill_seconds", "step"), "{{step}}"),),
             to="recovery-recovery",
@@ -264,7 +264,7 @@ STORMS = Section(
         ),
         Panel(
             "The drill's probes",
-            "Canary processes by what they measured and whether the promise was kept.",
+            "Measurements of canary processes, by step and by whether the promise was kept.",
             Unit.PER_SECOND,
             (Query(rate("recovery_drill_probes_total", "step, outcome"), "{{step}}: {{outcome}}"),),
             to="recovery-recovery",

@@ -1,4 +1,4 @@
-"""What a dashboard is made of, as plain data: a board of sections of panels of queries."""
+"""Dashboards as plain data: a board has sections, a section has panels, and a panel has queries."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 TOP = 10
-"""Series of one panel where their number has no bound: about as many colours as can be told apart."""
+"""Maximum series of a panel whose labels have many values: about as many colours as people can tell apart."""
 
 
 class Look(StrEnum):
-    """How a panel shows its answers."""
+    """How a panel shows its values."""
 
     GRAPH = "graph"
     """Lines over time."""
     STACK = "stack"
-    """Areas over time, one upon the other: their sum means something."""
+    """Areas over time, stacked: their sum means something."""
     STAT = "stat"
-    """One large figure, of now."""
+    """One large figure: the current value."""
     BARS = "bars"
-    """A bar for each series, of now or over the whole time shown."""
+    """A bar for each series, of the current value or of the whole time range."""
 
 
 class Unit(StrEnum):
-    """Grafana's ids of units."""
+    """Units, by Grafana's ids."""
 
     SECONDS = "s"
     NUMBER = "short"
     PER_SECOND = "cps"
     SHARE = "percentunit"
-    """From 0 to 1."""
+    """A fraction from 0 to 1."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """PromQL, and what each of its series is called: Grafana puts the label's value for `{{label}}`."""
+    """A PromQL query, and the name of its series. Grafana replaces `{{label}}` by the label's value."""
 
     expr: str
     legend: str = ""
@@ -42,49 +42,49 @@ class Query:
 
 @dataclass(frozen=True)
 class Level:
-    """From this value on a figure has this colour; below the first level it is green."""
+    """A colour for values from this value on. Values below the first level are green."""
 
     value: float
     colour: str
 
 
 def orange(value: float) -> Level:
-    """Somebody should look when there is time."""
+    """Return a level that somebody should look at when there is time."""
     return Level(value, "orange")
 
 
 def red(value: float) -> Level:
-    """Somebody should look now."""
+    """Return a level that somebody should look at now."""
     return Level(value, "red")
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel. `description` says in plain English what it shows and what is normal."""
+    """A panel. Its `description` says in plain English what it shows and what is normal."""
 
     title: str
     description: str
     unit: Unit
     queries: tuple[Query, ...]
     to: str
-    """The uid of the dashboard that tells more: each panel links to it."""
+    """The uid of the dashboard with details. Each panel links to one."""
     look: Look = Look.GRAPH
     width: int = 8
-    """Of a row's 24."""
+    """Columns of the row's 24."""
     levels: tuple[Level, ...] = ()
     below: str = "green"
-    """The colour below the first level: `red` where little is what is bad."""
+    """The colour below the first level: `red` if low values are bad."""
     texts: dict[int, str] = field(default_factory=dict)
-    """What is shown for a value instead of it."""
+    """Texts that are shown instead of these values."""
     nothing: str = ""
-    """What is shown where there is no data, since nothing happened yet."""
+    """Text that is shown if there is no data, because nothing has happened yet."""
     runbook: str = ""
     """The alert whose section of docs/runbooks.md says what to do."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A row with a title."""
+    """A row of panels with a title."""
 
     title: str
     panels: tuple[Panel, ...]
@@ -92,12 +92,12 @@ class Section:
 
 @dataclass(frozen=True)
 class Variable:
-    """Something to choose above the panels: the values of a label. A query takes it as `label=~"$name"`."""
+    """A choice above the panels: values of a label. Queries use it as `label=~"$name"`."""
 
     name: str
     label: str
     values: str
-    """Grafana's `label_values(metric, label)`."""
+    """The values, as Grafana's `label_values(metric, label)`."""
 
 
 TYPE = Variable("type", "Process type", "label_values(recovery_processes, type)")
@@ -107,7 +107,7 @@ KIND = Variable("kind", "Kind of operation", "label_values(recovery_operations_o
 
 @dataclass(frozen=True)
 class Board:
-    """A dashboard. `uid` is in its address, /d/uid, and never changes."""
+    """A dashboard. Its `uid` is part of its address, /d/uid, and never changes."""
 
     uid: str
     title: str
@@ -118,7 +118,7 @@ class Board:
 
 @dataclass(frozen=True)
 class Annotation:
-    """Something that is drawn over all graphs of a dashboard while a query has a value that is not 0."""
+    """A mark over all graphs of a dashboard while a query has a value other than 0."""
 
     name: str
     expr: str
@@ -129,17 +129,17 @@ class Annotation:
 
 @dataclass(frozen=True)
 class Site:
-    """Where else to look. What is not given has no link."""
+    """Addresses for links. There is no link to an empty address."""
 
     docs: str = ""
-    """The address under which these docs' pages are read."""
+    """The address at which these docs' pages are read."""
     console: str = ""
 
 
 ANNOTATIONS = (
     Annotation(
         "Deployments",
-        # For five minutes from when the first worker of a version is seen.
+        # The mark lasts five minutes after the first worker of a version was seen.
         "count by (version) (recovery_build_info) unless count by (version) (recovery_build_info offset 5m)",
         "blue",
         "Deployment",
@@ -156,35 +156,35 @@ ANNOTATIONS = (
 
 
 def top(expr: str) -> str:
-    """The largest of many series."""
+    """Return a query for the largest of many series."""
     return f"topk({TOP}, {expr})"
 
 
 def rate(counter: str, by: str = "", where: str = "") -> str:
-    """How often a second something was counted, summed up over workers."""
-    return f"sum{_by(by)}(rate({_chosen(counter, where)}[$__rate_interval]))"
+    """Return a query for a counter's rate per second, summed up over workers."""
+    return f"sum{_by(by)}(rate({_filtered(counter, where)}[$__rate_interval]))"
 
 
 def increase(counter: str, by: str = "", where: str = "") -> str:
-    """How often something was counted in the time that is shown."""
-    return f"sum{_by(by)}(increase({_chosen(counter, where)}[$__range]))"
+    """Return a query for a counter's increase in the time range."""
+    return f"sum{_by(by)}(increase({_filtered(counter, where)}[$__range]))"
 
 
 def quantile(q: float, histogram: str, by: str = "", where: str = "") -> str:
-    """Of what a histogram counted."""
-    buckets = _chosen(f"{histogram}_bucket", where)
+    """Return a query for a quantile of a histogram."""
+    buckets = _filtered(f"{histogram}_bucket", where)
     grouped = _by(f"le, {by}" if by else "le")
     return f"histogram_quantile({q}, sum{grouped}(rate({buckets}[$__rate_interval])))"
 
 
 def largest(gauge: str, by: str = "", where: str = "") -> str:
-    """Of what was asked for scrapes: the same from every worker, but for a moment."""
-    return f"max{_by(by)}({_chosen(gauge, where)})"
+    """Return a query for the maximum of a gauge that is read at scrapes. All workers report nearly the same value."""
+    return f"max{_by(by)}({_filtered(gauge, where)})"
 
 
 def _by(labels: str) -> str:
     return f" by ({labels}) " if labels else ""
 
 
-def _chosen(metric: str, where: str) -> str:
+def _filtered(metric: str, where: str) -> str:
     return f"{metric}{{{where}}}" if where else metric

@@ -1,4 +1,4 @@
-"""Operations: operators' work on many processes at once, sweeps included."""
+"""The dashboard Operations: operators' work on many processes at once, including sweeps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OPEN = Section(
     (
         Panel(
             "Open",
-            "Operations that are not over, in whichever state. `recovery operation list` lists them.",
+            "Operations that have not ended, in any state. `recovery operation list` lists them.",
             Unit.NUMBER,
             (Query(f"sum({largest('recovery_operations_open', 'kind, state', _KIND)}) or vector(0)"),),
             to=_RECOVERY,
@@ -39,8 +39,8 @@ OPEN = Section(
         ),
         Panel(
             "Wait for an operator",
-            "Operations whose plan is complete, or which are paused: nothing goes on before somebody applies, resumes "
-            "or cancels them.",
+            "Operations whose plan is complete, or which are paused. They continue only when an operator applies or "
+            "resumes them.",
             Unit.NUMBER,
             (
                 Query(
@@ -56,7 +56,7 @@ OPEN = Section(
         ),
         Panel(
             "By kind and state",
-            "Operations that are not over.",
+            "Operations that have not ended.",
             Unit.NUMBER,
             (Query(largest("recovery_operations_open", "kind, state", _KIND), "{{kind}} {{state}}"),),
             to=_RECOVERY,
@@ -72,9 +72,9 @@ PROGRESS = Section(
     (
         Panel(
             "Share that is done",
-            "How much of its phase each operation has done: of what is to be looked at while it plans, of what was "
-            "found while it is applied. "
-            "`recovery operation watch` tells how long it may take.",
+            "The fraction of its phase that each operation has done: of the processes to check while it is planned, of "
+            "the findings while it is applied. "
+            "`recovery operation watch` estimates the remaining time.",
             Unit.SHARE,
             (Query(top(_SHARE), _NAMED),),
             to=_PROCESSES,
@@ -92,7 +92,7 @@ PROGRESS = Section(
         ),
         Panel(
             "Found",
-            "Processes to which something is to be done, of the ten largest operations. Growing while it is planned.",
+            "Processes that the plan will change, of the ten largest operations. Grows while an operation is planned.",
             Unit.NUMBER,
             (Query(top(_FOUND), _NAMED),),
             to=_PROCESSES,
@@ -100,7 +100,7 @@ PROGRESS = Section(
         ),
         Panel(
             "Rate",
-            "Processes that are done in a second, of the ten fastest operations. `recovery operation rate` bounds it.",
+            "Processes done per second, of the ten fastest operations. `recovery operation rate` limits it.",
             Unit.PER_SECOND,
             (
                 Query(
@@ -126,7 +126,7 @@ PROGRESS = Section(
         ),
         Panel(
             "Workers for Spark",
-            "Live workers that serve Spark, in which the sweeps run that beat orders each day.",
+            "Live workers that serve Spark. They run the daily sweeps that beat orders.",
             Unit.NUMBER,
             (Query("max(recovery_spark_workers)"),),
             to=_RECOVERY,
@@ -143,7 +143,7 @@ EFFECTS = Section(
     (
         Panel(
             "Tasks and processes",
-            "Tasks restarted, processes set running again, processes aborted. `recovery audit` tells by whom and why.",
+            "Tasks restarted, processes set running again, processes aborted. `recovery audit` shows by whom and why.",
             Unit.PER_SECOND,
             (Query(rate("recovery_operations_total", "operation"), "{{operation}}"),),
             to=_PROCESSES,
@@ -151,7 +151,7 @@ EFFECTS = Section(
         ),
         Panel(
             "Findings",
-            "What rules found, by sweeps and scanners alike.",
+            "Findings of rules, in sweeps and scanners.",
             Unit.PER_SECOND,
             (Query(rate("recovery_findings_total", "rule"), "{{rule}}"),),
             to=_RECOVERY,
@@ -160,7 +160,7 @@ EFFECTS = Section(
         ),
         Panel(
             "Repairs",
-            "Repairs that changed something, by sweeps and scanners alike.",
+            "Repairs that changed something, by sweeps and scanners.",
             Unit.PER_SECOND,
             (Query(rate("recovery_repairs_total", "rule"), "{{rule}}"),),
             to=_RECOVERY,
@@ -173,7 +173,7 @@ EFFECTS = Section(
 BOARD = Board(
     "recovery-operations",
     "Recovery: Operations",
-    "Operators' work on many processes at once: what is open, how far it is, how fast, and what came of it.",
+    "Operators' work on many processes at once: which are open, their progress, speed and results.",
     (KIND,),
     (OPEN, PROGRESS, EFFECTS),
 )

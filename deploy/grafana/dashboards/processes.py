@@ -1,4 +1,4 @@
-"""Processes: what is started, what ends and how, how long it takes, and what it waits for."""
+"""The dashboard Processes: how many start and end, with which outcome, how long they take, and what they wait for."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ NOW = Section(
         ),
         Panel(
             "Started",
-            "Processes that were started in the time that is shown.",
+            "Processes that were started in the time range.",
             Unit.NUMBER,
             (Query(increase("recovery_processes_started_total", where=_TYPE)),),
             to=_CLUSTER,
@@ -68,7 +68,7 @@ NOW = Section(
         ),
         Panel(
             "Finished",
-            "Processes that finished in the time that is shown.",
+            "Processes that finished in the time range.",
             Unit.NUMBER,
             (Query(increase("recovery_processes_ended_total", where=_ended("finished"))),),
             to=_CLUSTER,
@@ -103,8 +103,8 @@ FLOW = Section(
     (
         Panel(
             "Started, by type",
-            "Where `start` is called: by workers whose actors or schedules start processes, and by applications that "
-            "are scraped. The ten types with the most.",
+            "Counted where `start` is called: in workers whose actors or schedules start processes, and in "
+            "applications that are scraped. The ten types with the most.",
             Unit.PER_SECOND,
             (Query(top(rate("recovery_processes_started_total", "type", _TYPE)), "{{type}}"),),
             to=_CLUSTER,
@@ -201,7 +201,7 @@ TASKS = Section(
         ),
         Panel(
             "Failed attempts, by actor",
-            "Attempts that failed, those that are tried again and those that ended their task. The ten most.",
+            "Attempts that failed: retried ones, and ones that ended their task. The ten most frequent.",
             Unit.PER_SECOND,
             (
                 Query(
@@ -219,7 +219,7 @@ TASKS = Section(
 BOARD = Board(
     "recovery-processes",
     "Recovery: Processes",
-    "Processes by type: started, running, ended, how, and after how long; and the attempts of their tasks by actor.",
+    "Processes by type: started, running and ended, with outcomes and durations; and attempts of tasks by actor.",
     (TYPE, ACTOR),
     (NOW, FLOW, TASKS),
 )

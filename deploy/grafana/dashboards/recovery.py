@@ -1,4 +1,4 @@
-"""Recovery: what was found, what was done about it, and of which actors."""
+"""The dashboard Recovery: what was found, and how it was repaired, by actor."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ FOUND = Section(
     (
         Panel(
             "Requeues by reason",
-            "Tasks queued again, by the rule that found them. `DUE` is a delay that ended, `GIVEN_BACK` what a worker "
-            "handed back at its end.",
+            "Tasks queued again, by the rule that found them. `DUE`: a delay ended. `GIVEN_BACK`: a worker "
+            "returned the task when it stopped.",
             Unit.PER_SECOND,
             (Query(rate("recovery_requeues_total", "reason", _ACTOR), "{{reason}}"),),
             to=_PROCESSES,
@@ -36,7 +36,7 @@ FOUND = Section(
         ),
         Panel(
             "Findings by rule",
-            "What the rules of the failure map found. The same thing is counted at each look.",
+            "Findings of the rules of the failure map. The same finding is counted at each scan.",
             Unit.PER_SECOND,
             (Query(rate("recovery_findings_total", "rule", _ACTOR), "{{rule}}"),),
             to=_PROCESSES,
@@ -52,7 +52,7 @@ FOUND = Section(
         ),
         Panel(
             "Findings by rule and actor",
-            "In the time that is shown, the ten most. What is of a whole process has no actor.",
+            "The ten most frequent in the time range. Findings on whole processes have no actor.",
             Unit.NUMBER,
             (Query(top(increase("recovery_findings_total", "rule, actor", _ACTOR)), "{{rule}} {{actor}}"),),
             to=_PROCESSES,
@@ -62,7 +62,7 @@ FOUND = Section(
         ),
         Panel(
             "Repairs by rule and actor",
-            "In the time that is shown, the ten most. What is of a whole process has no actor.",
+            "The ten most frequent in the time range. Repairs of whole processes have no actor.",
             Unit.NUMBER,
             (Query(top(increase("recovery_repairs_total", "rule, actor", _ACTOR)), "{{rule}} {{actor}}"),),
             to=_PROCESSES,
@@ -78,7 +78,7 @@ LOST = Section(
     (
         Panel(
             "Attempts lost, by actor",
-            "Attempts that timed out or whose worker was gone: of all actors together, and of the ten with the most. A "
+            "Attempts that timed out or whose worker was gone: of all actors, and of the ten actors with the most. A "
             "few at each crash are normal.",
             Unit.PER_SECOND,
             (
@@ -99,7 +99,7 @@ LOST = Section(
         ),
         Panel(
             "Stale results, by reason",
-            "Messages and results that were discarded since they did not count any more. Normal after crashes: it is "
+            "Messages and results that were discarded because they were stale. Normal after crashes: it is "
             "the sign that nothing is accepted twice.",
             Unit.PER_SECOND,
             (Query(rate("recovery_stale_results_total", "reason"), "{{reason}}"),),
@@ -108,7 +108,7 @@ LOST = Section(
         ),
         Panel(
             "Slots of hung attempts, by actor",
-            "Slots that were freed of attempts that do not return, in the time that is shown, of the ten actors with "
+            "Slots that were freed from attempts that do not return, in the time range, of the ten actors with "
             "the most.",
             Unit.NUMBER,
             (Query(top(f"max by (actor) (increase(recovery_hung_slots_total{{{_ACTOR}}}[$__range]))"), "{{actor}}"),),
@@ -119,7 +119,7 @@ LOST = Section(
         ),
         Panel(
             "Messages refused, by reason",
-            "What workers took from Redis that is no message of ours.",
+            "Messages in Redis that workers refused because they are not ours.",
             Unit.PER_SECOND,
             (Query(rate("recovery_messages_refused_total", "reason"), "{{reason}}"),),
             to=_CLUSTER,
@@ -128,7 +128,7 @@ LOST = Section(
         ),
         Panel(
             "Damaged records",
-            "Looks at records that can't be read, and steps of recovery that failed for what a record holds. The log "
+            "Reads of damaged records, and recovery steps that failed because of a record's content. The log "
             "names the records.",
             Unit.PER_SECOND,
             (
@@ -146,8 +146,8 @@ RETRIES = Section(
     (
         Panel(
             "Retries, by reason and code",
-            "Attempts that failed and are tried again later, of the ten most frequent. A steady rate of one reason "
-            "names the server that is away.",
+            "Attempts that failed and are retried later, for the ten most frequent reasons. A steady rate of one "
+            "reason names the unavailable server.",
             Unit.PER_SECOND,
             (Query(top(rate("recovery_retries_total", "reason, code", _ACTOR)), "{{reason}} {{code}}"),),
             to=_PROCESSES,
@@ -155,7 +155,7 @@ RETRIES = Section(
         ),
         Panel(
             "Retries refused, by why",
-            "Attempts that failed and are not tried again. Each ended its task.",
+            "Attempts that failed and are not retried. Each ended its task.",
             Unit.PER_SECOND,
             (Query(rate("recovery_retries_refused_total", "why", _ACTOR), "{{why}}"),),
             to=_PROCESSES,
@@ -164,7 +164,7 @@ RETRIES = Section(
         ),
         Panel(
             "Markers, by process type",
-            "Keys of which no process is started until an operator clears the marker, of the ten types with the most.",
+            "Keys for which no process starts until an operator clears the marker, of the ten types with the most.",
             Unit.NUMBER,
             (Query(top(largest("recovery_markers", "type", _TYPE)), "{{type}}"),),
             to=_PROCESSES,
@@ -173,7 +173,7 @@ RETRIES = Section(
         ),
         Panel(
             "Starts refused, by process type and reason",
-            "Processes that were not started, since there is a marker or an operator has disabled the type; of the "
+            "Processes that were not started because of a marker, or because an operator has disabled the type; the "
             "ten most frequent.",
             Unit.PER_SECOND,
             (Query(top(rate("recovery_starts_refused_total", "type, reason", _TYPE)), "{{type}} {{reason}}"),),
@@ -183,7 +183,7 @@ RETRIES = Section(
         ),
         Panel(
             "Slots of schedules",
-            "What became of the slots of schedules. `refused` growing means that a type is not to be started.",
+            "Outcomes of schedules' slots. If `refused` grows, a type must not be started.",
             Unit.PER_SECOND,
             (Query(rate("recovery_schedule_slots_total", "outcome", _TYPE), "{{outcome}}"),),
             to=_PROCESSES,
@@ -226,7 +226,7 @@ SCANNERS = Section(
         ),
         Panel(
             "Scans",
-            "`cut off` means that a server was away in the middle of one.",
+            "`cut off` means that a server became unavailable during a scan.",
             Unit.PER_SECOND,
             (Query(rate("recovery_scans_total", "scanner, result"), "{{scanner}}: {{result}}"),),
             to=_CLUSTER,
@@ -239,7 +239,7 @@ SCANNERS = Section(
 BOARD = Board(
     _HERE,
     "Recovery: Recovery",
-    "What the rules of the failure map found and repaired, what was lost, discarded, tried again and refused.",
+    "What the rules of the failure map found and repaired, what was lost, discarded, retried and refused.",
     (TYPE, ACTOR),
     (FOUND, LOST, RETRIES, SCANNERS),
 )
