@@ -1,8 +1,8 @@
-"""A plain program that starts an order and waits for it, as a web handler or a cron job would.
+"""A program that starts an order and waits for it, as a web handler or a cron job would.
 
     python client.py 4711 ring book
 
-Run twice, or cut off and run again, it finds the same order by its number.
+If it is run again, for example after an interruption, it finds the same order by its number.
 """
 
 import sys
@@ -16,13 +16,13 @@ def main(number, items):
     try:
         process_id = app.start(order, items, custom_id=number)
     except CustomIdTaken:
-        return f"order {number} is there already, with other items"
+        return f"order {number} already exists with other items"
     while True:
         try:
             print(app.result(process_id, timeout=10))
             return None
         except ResultTimeout:
-            print(f"order {number} goes on as process {process_id}")
+            print(f"order {number} is still running as process {process_id}")
         except ProcessBroken as error:
             return f"order {number} failed: {error}"
 

@@ -1,4 +1,4 @@
-"""Extract, transform, load: each source on its own, so that one that fails does not hold up the others.
+"""Extract, transform, load. Each source is separate, so a failing source does not block the others.
 
 recovery up --app etl:app
 recovery start load_day 2026-03-02 --app etl:app --wait 30
@@ -14,7 +14,7 @@ TRIES = 3
 
 @app.actor()
 def extract(day, source, attempt=1):
-    """What a source does not answer is asked for again, later."""
+    """Ask a source for its rows. If the source does not answer, ask again later."""
     try:
         return ask(source, attempt)
     except ConnectionError:
@@ -25,7 +25,7 @@ def extract(day, source, attempt=1):
 
 @app.actor()
 def transform(source, rows):
-    """What failed before comes as a `Failure`, in the place of the value, and is handed on."""
+    """Sum up the rows of a source. If `extract` failed, `rows` is a `Failure`, which is passed on."""
     return rows if isinstance(rows, Failure) else {"source": source, "sum": sum(int(row) for row in rows)}
 
 

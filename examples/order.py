@@ -1,4 +1,4 @@
-"""An order: its items are packed side by side and shipped together, and after a while the buyer is asked for a review.
+"""An order: its items are packed in parallel and shipped together, and later the buyer is asked for a review.
 
 recovery up --app order:app
 recovery start order '["ring", "book", "lamp"]' --app order:app --wait 30
@@ -21,7 +21,7 @@ def pack(item):
 
 @app.actor()
 def ship(parcels):
-    """Runs once, when all parcels are packed."""
+    """Ship the parcels. Runs once, when all of them are packed."""
     return {"items": [parcel["item"] for parcel in parcels], "grams": sum(parcel["grams"] for parcel in parcels)}
 
 
@@ -34,4 +34,4 @@ def ask_for_review(shipment):
 def order(items):
     parcels = [pack.schedule(item) for item in items]
     shipment = ship.schedule(parcels)
-    return ask_for_review.options(delay=REVIEW_AFTER).schedule(shipment)  # so long after the shipment
+    return ask_for_review.options(delay=REVIEW_AFTER).schedule(shipment)  # this long after the shipment
