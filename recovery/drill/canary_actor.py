@@ -4,7 +4,7 @@
     step    schedules another step, `left` times
     wait    nothing; it was scheduled with a delay
     drop    its first attempt silently drops its claim, so that the claim is found by its deadline
-    call    the start task of a canary that only takes a slot for a moment, to show that the worker serves canaries
+    call    the start task of a canary that only takes a slot for a moment; its value names the worker
     kill    the start task of a canary whose first attempt kills its pool process or its worker
 
 All canaries end by themselves within seconds. If one can't, because no worker recovers it, it breaks at its

@@ -49,7 +49,7 @@ def sweep(settings: Settings, *, why: str = WHY, **asked: Any) -> SweepReport:
     Raises:
         SparkUnavailable: Java or PySpark is missing, or Spark does not start.
         ServerUnavailable: MongoDB does not answer.
-        SweepFailed: Spark failed.
+        SweepFailed: Spark can't complete the operation.
     """
     check_java(settings.spark_master)
     check_server(settings.mongo_uri)

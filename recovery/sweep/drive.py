@@ -94,7 +94,7 @@ class Driver:
         """Advance an operation by at most one job, and return whether to continue.
 
         Raises:
-            SweepFailed: Spark failed. Contains the error of the last failed range.
+            SweepFailed: Spark can't complete the operation. Contains the error of the last failed range.
             StoreError: MongoDB is unavailable.
         """
         operation = self._drivable(number)

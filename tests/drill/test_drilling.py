@@ -272,7 +272,7 @@ def test_a_probe_without_a_worker_counts_a_start_that_failed(cluster: Cluster) -
     shown: list[Any] = []
     assert run.run_once(cluster.app.resources, DrillPlan(), shown.append, said.append) is None
     assert REGISTRY.get_sample_value("recovery_drill_probes_total", labels) == before + 1
-    assert said and "no worker lives" in said[0] and not shown
+    assert said and "no worker is alive" in said[0] and not shown
 
 
 @pytest.mark.parametrize(

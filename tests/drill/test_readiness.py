@@ -124,7 +124,9 @@ def test_a_probe_goes_on_once_it_has_begun(resources: Resources) -> None:
 
     watch(resources, DrillPlan(kill=True), 0.0, shown.append, tell, ending)
     for text, told in zip(
-        said, ("no worker lives", "is the only worker", "workers of another: one (9.0.0)"), strict=True
+        said,
+        ("no worker is alive", "is the only worker", "some workers have another version: one (9.0.0)"),
+        strict=True,
     ):
         assert text.startswith("no drill: ") and told in text
     assert shown == []

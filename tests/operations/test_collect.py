@@ -190,7 +190,7 @@ def test_an_export_that_can_not_be_mended_is_named(
     while_written(monkeypatch, somebody_meddles)
     done = world.run_through("collect", "state:finished", export=str(tmp_path))
     assert done.applied is not None and (done.applied.done, done.applied.changed) == (1, 1)
-    assert "has processes that were not removed" in caplog.text and again in caplog.text and over not in caplog.text
+    assert "processes that were not removed" in caplog.text and again in caplog.text and over not in caplog.text
 
 
 def test_a_slow_pace_makes_no_small_files_of_pages(world: Ordering, tmp_path: Path) -> None:
@@ -548,12 +548,12 @@ def test_what_is_no_export(world: Ordering, line: str, told: str) -> None:
     [
         (OperationRequest("abort", "type:order", export="/tmp"), "is for collect; abort removes nothing"),
         (OperationRequest("collect", "type:order", export="exports"), "give the whole path of a folder"),
-        (OperationRequest("collect", "type:order", export=__file__), "is no folder"),
+        (OperationRequest("collect", "type:order", export=__file__), "is not a folder"),
         (
             OperationRequest("collect", "type:order", export="/tmp", export_format="csv"),
             "--format 'csv': give one of jsonl, parq",
         ),
-        (OperationRequest("collect", "type:order", export_format="parquet"), "say where to, with --export FOLDER"),
+        (OperationRequest("collect", "type:order", export_format="parquet"), "give its folder with --export FOLDER"),
     ],
 )
 def test_an_export_that_can_not_be(world: Ordering, asked: OperationRequest, told: str) -> None:

@@ -162,7 +162,7 @@ def test_an_import_that_stood_still_leaves_nothing(
         assert world.counts()["processes"] == 0
 
     stands_still(world, monkeypatch, before, cut_off)
-    with pytest.raises(InputError, match=f"process {key} was not imported: it took over 240 s.* run it again"):
+    with pytest.raises(InputError, match=f"process {key} was not imported: it took over 240 s.* the import again"):
         read_back(world.app.resources, [file])
     assert sum(world.counts().values()) == 0
     monkeypatch.undo()

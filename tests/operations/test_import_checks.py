@@ -155,7 +155,7 @@ FORGED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "a label that is a number": (process(labels=[1]), "its labels is at 0 a number, not a text"),
     "labels that are an object": (process(labels={"a": "b"}), "its labels is an object, not an array"),
     "a label without a name": (process(labels=["=x"]), "label '': a name has"),
-    "no label": (process(labels=["x"]), "its labels are .* not texts NAME=VALUE"),
+    "no label": (process(labels=["x"]), "its labels are .* not sorted texts NAME=VALUE"),
     "labels out of order": (process(labels=["b=1", "a=1"]), "its labels are"),
     "a lone surrogate": (process(type="\ud800"), "holds a lone surrogate"),
     "no JSON": (process(args="("), "its args is not a valid JSON value"),

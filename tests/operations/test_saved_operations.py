@@ -127,7 +127,7 @@ def test_the_same_again_changes_nothing(world: Ordering) -> None:
         ("new", OperationRequest("restart", "state:broken", from_actor="step"), "is for restart_from; a restart"),
         ("new", OperationRequest("restart_from", "state:broken", from_actor="stp"), "did you mean 'step'"),
         ("new", OperationRequest("check", everything=True, parquet="/found"), "give --spark"),
-        ("new", OperationRequest("set_idle_timeout", everything=True), "give --idle-timeout"),
+        ("new", OperationRequest("set_idle_timeout", everything=True), "--idle-timeout is required"),
         ("new", OperationRequest("collect", "ended:before(1d)", export="here"), "give the whole path"),
         ("new", OperationRequest("check", everything=True, rate=0.0), "above 0"),
         ("new", OperationRequest("check", everything=True, priorities={"oder": 1}), "did you mean 'order'"),

@@ -54,7 +54,7 @@ def test_what_executors_tell_comes_back_as_it_was(error: str | None) -> None:
 def test_a_pickle_is_not_loaded(settings: Settings, tmp_path: Path) -> None:
     payload = pickle.dumps(Payload(tmp_path / "made"))
     for answer in (payload, bytearray(payload), payload.decode("latin-1")):
-        with pytest.raises(SweepFailed, match="not of our executors"):
+        with pytest.raises(SweepFailed, match="not from our executors"):
             _by_rows(Answers(answer), 1, Work(settings, 1, "driver"))  # type: ignore[arg-type]
     assert not (tmp_path / "made").exists()
 
@@ -69,7 +69,7 @@ def test_a_pickle_is_not_loaded(settings: Settings, tmp_path: Path) -> None:
     ],
 )
 def test_an_answer_of_another_form_fails_the_job(settings: Settings, answer: str | None) -> None:
-    with pytest.raises(SweepFailed, match="not of our executors"):
+    with pytest.raises(SweepFailed, match="not from our executors"):
         _by_rows(Answers(answer), 1, Work(settings, 1, "driver"))  # type: ignore[arg-type]
 
 

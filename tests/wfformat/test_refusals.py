@@ -69,9 +69,8 @@ def test_not_an_object(tmp_path: Path, content: object) -> None:
 @pytest.mark.parametrize("version", ["1.3", "2.0", 1.5, ["1.5"]])
 def test_unsupported_version(tmp_path: Path, version: object) -> None:
     message = refusal(write(tmp_path, document() | {"schemaVersion": version}))
-    assert message == (
-        f"schemaVersion {version!r} is not supported; convert the file to '1.5' (supported are 1.4, 1.5)"
-    )
+    problem = f"schemaVersion {version!r} is not supported"
+    assert message == f"{problem}; convert the file to '1.5' (supported are 1.4, 1.5)"
 
 
 def test_no_version(tmp_path: Path) -> None:
