@@ -39,7 +39,7 @@ LOG_EVERY = 300.0
 Counted = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
 """Growth by sample and its labels. A bucket's sample counts that bucket alone, not the lower ones."""
 
-_ALL = {one._name: one for one in vars(registry).values() if isinstance(one, Counter | Histogram)}
+_ALL = {metric._name: metric for metric in vars(registry).values() if isinstance(metric, Counter | Histogram)}
 TOTAL, BUCKET, SUM, BOUND = "_total", "_bucket", "_sum", "le"
 
 
@@ -154,7 +154,7 @@ class CountsTaker:
         self._look_at = float("-inf")
 
     def take_if_due(self) -> int:
-        """If a look is due, take the left counts. Return from how many programs. Does not raise if MongoDB is away."""
+        """Take the left counts, if a look is due. Return from how many programs. Does not raise if MongoDB is away."""
         if time.monotonic() < self._look_at:
             return 0
         self._look_at = time.monotonic() + TAKE_EVERY

@@ -125,7 +125,7 @@ class CountedValue:
 
     @classmethod
     def _reopen_after_fork(cls) -> None:
-        """After a fork, begin anew in files of the new process."""
+        """Begin anew in files of the new process, after a fork."""
         if cls._owner != (owner := who_counts()):
             cls._owner = owner
             for file in cls._files.values():

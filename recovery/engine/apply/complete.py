@@ -59,7 +59,7 @@ def finish_process(resources: Resources, process_id: str, epoch: int) -> bool | 
 
 
 def finish_processes(resources: Resources, complete: Mapping[str, Complete]) -> dict[str, bool]:
-    """running → finished with the start task's value, for processes without open tasks.
+    """Finish processes without open tasks, with the start task's value: running → finished.
 
     A process breaks instead if its result, with all promised values, does not fit into its record. Each value fits into
     a record of its own, but the result combines them, next to the arguments. A process also breaks if a part of its

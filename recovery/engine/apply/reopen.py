@@ -83,7 +83,7 @@ def reopen_for(resources: Resources, decisions: Sequence[Decision]) -> None:
 
 
 def reopen_whole(resources: Resources, processes: Sequence[Process], listed: Mapping[str, int]) -> int:
-    """broken → running for processes that broke as a whole. Return how many run again.
+    """Set processes that broke as a whole running again: broken → running. Return how many run again.
 
     Their tasks continued meanwhile, so a process may already be complete. A permanent cause, such as a cycle, is found
     again and breaks the process again.

@@ -43,7 +43,7 @@ from recovery.store import MarkerDue
 
 
 def break_process(resources: Resources, process_id: str, epoch: int, error: ErrorInfo) -> bool:
-    """running → broken with an error of the process as a whole. Return False if it had ended before.
+    """Break a process with an error of the process as a whole: running → broken. Return False if it had ended before.
 
     The interruption is listed under the start task. Siblings of a failed task continue.
     """

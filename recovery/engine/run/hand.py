@@ -105,7 +105,7 @@ class Watch:
 
     @contextmanager
     def over(self, hand: Hand, relieve: Relieve) -> Iterator[None]:
-        """Within this context, call `relieve` once if the batch has a slow task. It is called in another thread."""
+        """Call `relieve` once, in another thread, if the batch has a slow task while this context lasts."""
         with self._lock:
             self._hands[hand] = relieve
         if self._thread.begin():  # without a thread, tasks wait for the end of a slow one

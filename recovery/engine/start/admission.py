@@ -91,7 +91,7 @@ def replace(resources: Resources, there: Process, by: Process, abort: AbortRepla
 
 @contextmanager
 def by_operator(there: Process, if_exists: IfExists) -> Iterator[None]:
-    """Context for changes of a broken process that need the role of an operator, which not every client has.
+    """Explain a refused change of a broken process: it needs the role of an operator, which not every client has.
 
     Raises:
         StoreDenied: The database user lacks the role. Nothing was changed.

@@ -213,7 +213,7 @@ class GraphRecovery:
         )
 
     def look_soon(self, process_id: str, seconds: float) -> None:
-        """Like `advance_deadline`, but also move a deadline that is past to this many seconds from now.
+        """Advance a deadline as `advance_deadline` does, and move one that is past to this many seconds from now.
 
         For a graph that was just looked at and needs another look. Bypasses the validators, because the graph may be
         damaged.
