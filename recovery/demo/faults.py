@@ -110,7 +110,8 @@ Fault = Callable[[], AbstractContextManager[Broken]]
 TAKEN_FOR_LOST = 5.0
 """Minimum seconds that a worker stays frozen: longer than the demo's heartbeat_timeout of 3 s."""
 SEEN_TIMEOUT = 2.0
-"""Seconds in which the demo has read the result of another attempt. It reads results every second."""
+"""Seconds that the tasks of a frozen worker must have been done by other attempts before the worker is thawed. By then
+the demo, which reads results every second, has read the results of these attempts."""
 LAGS = 4.0
 """Seconds that a primary writes alone before it is lost: longer than the demo's apply_timeout of 2 s, after which other
 workers would apply results that are not acknowledged."""

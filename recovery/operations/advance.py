@@ -40,7 +40,8 @@ so that the range is a single page."""
 MAX_RANGES = 100
 """Maximum ranges of the applying phase. With more results, each range has more of them."""
 SHARED_BY = 8
-"""Workers that share a phase, however small it is. With fewer ranges the last one would keep all waiting."""
+"""Number of workers for which a phase is cut into ranges, unless these would have less than the minimum below. With
+fewer ranges, most workers would wait for the last range."""
 LEAST_PROCESSES, LEAST_RESULTS = 500, 250
 """Minimum processes in a range that is planned, and results in a range that is applied. Smaller ranges take less time
 than the lease and the commit."""

@@ -45,7 +45,7 @@ class MessageRefusal(StrEnum):
 
 
 class MessageRefused(Exception):
-    """A text that is dropped. `reason` contains nothing of the text."""
+    """Raised for an untrusted message that must be dropped. `reason` never quotes the message."""
 
     def __init__(self, reason: MessageRefusal) -> None:
         super().__init__(reason.value)

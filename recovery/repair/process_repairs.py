@@ -134,10 +134,11 @@ class ProcessRepairs:
         return {*((Task, key) for key in tasks), *((Decision, key) for key in decisions)}
 
     def _break(self, rule: Rule, findings: Sequence[Finding], surroundings: Surroundings) -> Changed:
-        """Judge processes again, and break those with the same finding.
+        """Judge the processes again, and break those that still have the finding.
 
-        The records are read while the graph keeps its version, and the failure is written into this version. Records of
-        a task are written before the graph names it, so a record that is missing then is lost.
+        A process is skipped if its graph's version changed while its records were read or before the failure was
+        written. Because a task's records are written before the graph names the task, a record that is missing from an
+        unchanged graph is lost.
         """
         expected, ids = (
             {(finding.record, finding.repair) for finding in findings},

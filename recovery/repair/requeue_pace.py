@@ -72,5 +72,8 @@ class RequeuePace:
 
 
 def _is_fresh(finding: Finding) -> bool:
-    """Return whether a finding was not postponed by a pace before."""
+    """Return whether the task's current deadline was not set by its actor's `requeue_rate`.
+
+    Postponed tasks are requeued before fresh ones.
+    """
     return finding.decision is None or not finding.decision.is_paced

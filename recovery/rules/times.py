@@ -26,8 +26,8 @@ MESSAGE_TIMEOUTS = 5 * 30
 """Longest time until the deadline of a queued or working decision, as a multiple of `Surroundings.message_margin`; this
 is 30 message timeouts. A longer `WAITS_FOR` or `worker_timeout` is allowed, too."""
 _LATER = 1.2
-"""Longest time until the deadline of a healthy record, as a multiple of its age. It is checked again at twice its age,
-10% earlier or later."""
+"""Maximum time until a healthy record's deadline, as a multiple of the record's age. A record is next checked at 1.8 to
+2.2 times its age, so that 0.8 to 1.2 times its age remain."""
 
 
 def task_timeout(decision: Decision, around: Surroundings) -> Finding | None:

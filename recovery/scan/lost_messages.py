@@ -63,7 +63,10 @@ class _Searched:
 
 
 class LostMessages:
-    """Search for lost messages by one scanning process. The reader of `pages` reports the outcome by `ended`."""
+    """A search for lost messages, which one scanning process runs again and again.
+
+    After it has read `pages`, the caller must call `ended` to report whether they were repaired.
+    """
 
     def __init__(
         self, resources: Resources, clock: Callable[[], float] = time.monotonic, redis_loss: RedisLoss | None = None

@@ -39,7 +39,8 @@ MAX_COUNTED = 1000
 """Maximum number of slots that are counted beyond those requested. The exact number of years of minutes is not needed.
 """
 FIRST_WINDOW = timedelta(hours=1)
-"""The first time span before the end in which the latest slots are searched; it doubles until it has enough slots."""
+"""Initial length of the window, before its end, in which the latest slots are searched. The window doubles until it
+contains enough slots."""
 _FIELDS = 5
 """Number of a crontab's fields."""
 

@@ -48,8 +48,10 @@ worker is told to end, Celery may forget the message, and its pool may wait for 
 
 
 class Drain:
-    """The shutdown of one worker, which ends its claims. `pool_pids` returns the ids of its pool processes, if it has
-    any."""
+    """The shutdown of one worker. Running tasks get `shutdown_grace` to end; the claims of all others are given back.
+
+    `pool_pids` returns the ids of the worker's pool processes: none for threads.
+    """
 
     def __init__(self, app: Recovery, lifeline: Lifeline, board: Board, pool_pids: Callable[[], Iterable[int]]) -> None:
         self._app, self._lifeline, self._board, self._pool_pids = app, lifeline, board, pool_pids

@@ -141,10 +141,10 @@ class Driving:
             except Exception as error:  # an error of Spark, or caused by what another program wrote
                 if not driver.is_alive:
                     raise
-                reason = in_a_line(error) if isinstance(error, RecoveryError) else ""
-                log.warning(
-                    "operation %d: a step in Spark failed: %s; the others go on", number, reason, exc_info=not reason
-                )
+                is_known = isinstance(error, RecoveryError)
+                reason = in_a_line(error) if is_known else type(error).__name__
+                text = "operation %d: a step in Spark failed: %s; other operations continue"
+                log.warning(text, number, reason, exc_info=not is_known)
                 # Until then workers take it over, if they can.
                 self._later[number] = time.monotonic() + OPERATION_IN_SPARK.delay(1)
         return bool(waiting)

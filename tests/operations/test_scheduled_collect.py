@@ -229,7 +229,11 @@ def test_it_is_paused_triggered_and_removed_as_any_schedule(world: Ordering) -> 
         (OperationRequest("collect", "ended:before(30d)", export="here"), AT_THREE, "give the whole path"),
         (OperationRequest("collect", "ended:before(30d)"), {"schedule": "0 3 30 2 *"}, "never fires"),
         (OperationRequest("collect", "ended:before(30d)"), {"jitter": "1m"}, "no times are given"),
-        (OperationRequest("collect", "ended:before(30d)"), {**AT_THREE, "overlap": "allow"}, "there is one at a time"),
+        (
+            OperationRequest("collect", "ended:before(30d)"),
+            {**AT_THREE, "overlap": "allow"},
+            "only one of its operations may run",
+        ),
         (
             OperationRequest("collect", "ended:before(30d)"),
             {**AT_THREE, "arguments": []},

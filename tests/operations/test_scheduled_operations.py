@@ -127,7 +127,11 @@ def test_the_schedule_keeps_the_operation_that_was_saved(world: Ordering) -> Non
         (OperationRequest("repair", "@stuck"), AT_THREE, "no search is saved as 'stuck'"),
         (OperationRequest("abort", "state:running", thorough=True), AT_THREE, "is for check and repair"),
         (OperationRequest("collect", everything=True), AT_THREE, "a scheduled collect needs a selection"),
-        (OperationRequest("repair", everything=True), {**AT_THREE, "overlap": "allow"}, "there is one at a time"),
+        (
+            OperationRequest("repair", everything=True),
+            {**AT_THREE, "overlap": "allow"},
+            "only one of its operations may run",
+        ),
     ],
 )
 def test_what_can_not_be_scheduled(world: Ordering, asked: OperationRequest, said: dict[str, Any], told: str) -> None:

@@ -135,7 +135,7 @@ def test_an_operator_runs_a_drill_and_nobody_below(come_as: As) -> None:
     """As far as it goes without workers: it looks who is there, starts canaries and removes them."""
     operator = come_as(roles.OPERATOR)
     layout.create(operator.store.database)
-    with pytest.raises(ServerUnavailable, match="no worker lives"):
+    with pytest.raises(ServerUnavailable, match="no worker is alive"):
         muster(operator.app.resources, kill=False)
     flock = Flock(operator.app.resources, "d1")
     flock.start(CanaryKind.ROUND)

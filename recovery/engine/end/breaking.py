@@ -245,8 +245,10 @@ def write_marker(resources: Resources, process: Process) -> bool:
 
 
 def lift_marker(resources: Resources, process: Process) -> None:
-    """Clear the marker that this process left before it was set running, because it is now finishing. A late writer
-    then writes none."""
+    """Clear the marker of a process that broke, was restarted, and now finishes.
+
+    If a write of this marker is still due, a cleared record is stored first, which makes the late write fail.
+    """
     name = marker_name(process.type, process.key)
     marker = Marker(id=name, type=process.type, key=process.key, process=process.id)
     reason = f"process {process.id} was restarted and has finished"

@@ -47,8 +47,8 @@ def carry_out(resources: Resources, process_id: str) -> bool:
         redos.put_back(process_id, epoch, plan.again)
         if not redos.drop(process_id, epoch, plan.dropped) and plan.dropped == dropped:
             break
-        # Plan again, even if nothing had to be dropped: before they were put back, redone tasks may have ended and
-        # scheduled others, and so may dropped tasks.
+        # Plan again until a pass drops nothing and the plan stays the same. Before the redone tasks were put back and
+        # the others dropped, either may have ended and scheduled new tasks.
         dropped = plan.dropped
     redos.forget(process_id, epoch, plan.dropped)
     redos.release(process_id, epoch, plan.again)

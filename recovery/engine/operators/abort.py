@@ -190,7 +190,8 @@ def _forget(resources: Resources, name: str) -> list[str]:
         raise InputError(
             f"{name} is not forgotten: it is blocked, or was forgotten just now; ask `recovery actor show`"
         )
-    # The removal waited for a majority, which therefore has all earlier writes.
+    # Check again, because a task may have been added since the first check. The removal was acknowledged by a majority,
+    # so this check sees all earlier writes.
     if reason := _in_use(resources, name):
         store.actors.restore(removed)
         raise InputError(f"{name} is not forgotten: {reason}")

@@ -22,8 +22,8 @@ def marker_of(resources: Resources, process_type: str, key: str | None) -> Marke
 
 
 def find_marker(resources: Resources, name: str) -> Marker:
-    """Return the marker with this name, cleared or not. Raises InputError, which suggests a similar name, if there is
-    none."""
+    """Return the marker with this name, even if it is cleared. Raise InputError, with a similar name as a suggestion,
+    if no marker has this name."""
     marker = resources.store.markers.get(given.text(name, "name of the marker", longest=MAX_NAME))
     if marker is None or (marker.cleared_at is not None and not marker.clearings):
         raise _unknown(resources, name)

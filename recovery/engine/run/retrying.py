@@ -220,7 +220,7 @@ def _remaining(actor: Actor[..., Any], decision: Decision, now: datetime) -> flo
     limit = actor.preferences.task_limit
     if limit is None:
         return None
-    started = decision.enqueued_at or now  # a task that was claimed on the spot is as old as its attempt
+    started = decision.enqueued_at or now  # a task that was claimed without being queued has its whole limit
     return limit.seconds - (now - started).total_seconds()
 
 

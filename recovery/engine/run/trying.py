@@ -187,7 +187,8 @@ class Trying:
         """
         store, settings = self._resources.store, self._resources.settings
         if store.decisions.wait_again(decision):
-            # After a pause in which nobody works on the graph: only then does a missing record prove a loss.
+            # Check the graph later, because a missing record proves a loss only if nobody has worked on the graph
+            # meanwhile.
             store.graphs.advance_deadline(decision.process_id, 1.2 * settings.apply_timeout)
         let_go()
 
@@ -206,8 +207,8 @@ def stale_results(decisions: Sequence[Decision]) -> None:
 
 
 MAX_UNCOUNTED = 20
-"""Maximum number of claims after which a task is still given back by processes that can't run it. From then on each
-claim counts as a lost attempt, because the task itself may be the cause and must end."""
+"""Number of attempts up to which a process that can't run a task gives it back. After that, each claim that can't run it
+counts as a lost attempt. Otherwise a task that is itself the cause would never end."""
 
 
 class Place:

@@ -57,7 +57,10 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class GraphView:
-    """What a graph knows about some applied tasks."""
+    """The state of a graph after an attempt to apply ended tasks to it.
+
+    It says whether the graph knows the tasks, whether they are applied, and which tasks are now ready.
+    """
 
     epoch: int
     registered: bool

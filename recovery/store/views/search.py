@@ -147,7 +147,10 @@ class Search:
             after = last_complete
 
     def _of_source(self, source: SearchSource, after: str | None, size: int, part: Range) -> tuple[list[str], bool]:
-        """Return process ids of records of this source in order, and whether there are more."""
+        """Return the process ids of the source's next records, in order, and whether the page was full.
+
+        After a full page more records may follow.
+        """
         bounds = _bounds(after, part)
         own_ids = source.key == "_id"
         query: Document = {source.key: bounds}

@@ -72,9 +72,9 @@ def plan_of(tree: Node) -> SearchPlan:
 
 
 def _few(node: Node) -> tuple[list[SearchSource] | None, Node]:
-    """Return sources of exceptional records that contain every match, and the remaining conditions.
+    """Return sources that together contain every match, and the conditions that are still to be checked.
 
-    The sources are None if there are none.
+    With such sources not every process has to be examined. The first value is None if the search has no such sources.
     """
     match node:
         case Term():

@@ -54,7 +54,7 @@ Free = Callable[[Cell, str, Callable[[], None]], None]
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A slot that goes on without its claim."""
+    """A slot that still runs its function although it has lost the claim of its task."""
 
     seen: float
     """When the loss was first seen, by `time.monotonic`."""
