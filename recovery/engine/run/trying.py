@@ -207,8 +207,8 @@ def stale_results(decisions: Sequence[Decision]) -> None:
 
 
 MAX_UNCOUNTED = 20
-"""Number of attempts up to which a process that can't run a task gives it back. After that, each claim that can't run it
-counts as a lost attempt. Otherwise a task that is itself the cause would never end."""
+"""Number of attempts up to which a process that can't run a task gives it back. After that, each claim that can't run
+it counts as a lost attempt. Otherwise a task that is itself the cause would never end."""
 
 
 class Place:
